@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/signal"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/sight"
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/internal/socketdir"
 	"github.com/mscclpp-go/mscclpp/internal/suggest"
@@ -107,10 +109,16 @@ func (a *app) launch(program string, args []string) error {
 	if a.opts.dryRun {
 		return a.printJob(&job)
 	}
+	watch, err := sight.Open(cfg.Observe, place.Local, place.Node, a.reports())
+	if err != nil {
+		return err
+	}
+	job.Env, job.Failed = append(job.Env, watch.Env()...), watch.Failed
 	signals := forJob()
 	defer signal.Stop(signals) // the last messages may wait for a reader
 	job.Signals = signals
 	result, err := launch.Run(context.Background(), job)
+	watch.Close(result)
 	if err != nil || result.Code != 0 {
 		socketdir.Sweep() // of ranks that were killed while they started a plugin
 	}
@@ -121,6 +129,14 @@ func (a *app) launch(program string, args []string) error {
 		return &verb.Error{Code: result.Code}
 	}
 	return nil
+}
+
+// reports is where lines of the launcher go.
+func (a *app) reports() io.Writer {
+	if a.opts.quiet {
+		return io.Discard
+	}
+	return a.stderr
 }
 
 // enterable says why a program cannot be started in a folder. The kernel does not tell

@@ -47,6 +47,7 @@ var named = []struct{ flag, key, help string }{
 	{"transports", "transports", "transports to use, in order of preference: shm,tcp"},
 	{"log-level", "log.level", "debug, info, warn, error or none"},
 	{"bind-to", "launch.bind", "tie ranks to processors: none, core, numa, socket or auto"},
+	{"trace", "observe.trace", "write a trace of all ranks into this file, for ui.perfetto.dev and mscclpp-run trace"},
 	{"output-dir", "launch.output_dir", "write the output of each rank to rank-N.out and rank-N.err in this folder"},
 	{"linger", "launch.linger", "time for the other ranks to report after the first failure"},
 	{"grace", "launch.grace", "time between SIGTERM and SIGKILL"},

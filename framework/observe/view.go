@@ -62,7 +62,7 @@ func (m *Memory) Views() []*View {
 	for i := range m.m.regions() {
 		at := m.m.region(i)
 		if h := at.header(); h.magic == magic && h.version == version && atomic.LoadUint32(&h.state) != StateFree {
-			all = append(all, &View{at: at})
+			all = append(all, &View{Region: i, at: at})
 		}
 	}
 	return all
@@ -108,7 +108,10 @@ func number(process string) int {
 }
 
 // View is one rank, seen by a reader.
-type View struct{ at region }
+type View struct {
+	Region int // of the memory
+	at     region
+}
 
 // Info is what a rank says about itself.
 type Info struct {
@@ -179,6 +182,9 @@ func (v *View) States() []State {
 	}
 	return all
 }
+
+// Names is how many texts the table of names has room for.
+const Names = maxNames
 
 // Name reads a text of the table of names.
 func (v *View) Name(n int) string {

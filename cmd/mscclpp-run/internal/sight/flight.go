@@ -1,0 +1,140 @@
+package sight
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
+	"github.com/mscclpp-go/mscclpp/internal/ownfile"
+)
+
+// The files in a folder of the flight recorder.
+const (
+	flightTrace  = "trace.perfetto"
+	flightReadme = "README"
+)
+
+// mostFlights is how many folders are kept.
+const mostFlights = 16
+
+// End is how a rank of a job ended that did not end well.
+type End struct {
+	Rank int
+	What string // was killed by signal 9 (SIGKILL)
+}
+
+// headline names the party that failed and the call, in one line.
+func (t *Trace) headline(end End, s *Story) string {
+	party, what := end.Rank, end.What
+	votes := map[int]int{}
+	for _, f := range s.Failed {
+		if f.Culprit >= 0 {
+			votes[f.Culprit]++
+		}
+	}
+	if r := t.rank(party); r == nil || r.Failure != "" { // the rank that ended first has itself suffered from another one
+		for rank, n := range votes {
+			if rank != party && n > votes[party] {
+				party, what = rank, "failed"
+			}
+		}
+	}
+	text := fmt.Sprintf("rank %d %s", party, what)
+	if party < 0 {
+		text = "the job " + what
+	}
+	r := t.rank(party)
+	if r != nil && len(r.Calls) > 0 {
+		c := r.Calls[len(r.Calls)-1]
+		where := "after"
+		if c.End == 0 {
+			where = "in"
+		}
+		return fmt.Sprintf("%s %s call %d of %s: %s of %s%s", text, where, c.Number, c.Comm, c.Kind, size(c.Bytes), by(c.Algorithm))
+	}
+	return text + " outside of calls"
+}
+
+func by(algorithm string) string {
+	if algorithm == "" {
+		return ""
+	}
+	return " by " + algorithm
+}
+
+func (t *Trace) rank(n int) *Rank {
+	for _, r := range t.Ranks {
+		if r.Rank == n {
+			return r
+		}
+	}
+	return nil
+}
+
+// WriteFlight writes what is known of a job that has failed into a folder of its own below base, and returns its path.
+// Older folders make room for it.
+func (t *Trace) WriteFlight(base string, end End) (string, error) {
+	if err := ownfile.Folder(base); err != nil {
+		return "", fmt.Errorf("flight recorder: %w", err)
+	}
+	prune(base, mostFlights-1)
+	dir, err := os.MkdirTemp(base, time.Now().UTC().Format("20060102-150405")+"-"+clean(t.Job)+"-")
+	if err != nil {
+		return "", fmt.Errorf("flight recorder: %w", err)
+	}
+	s := t.Tell()
+	err = errors.Join(
+		atomicfile.File(filepath.Join(dir, flightReadme), func(w io.Writer) error {
+			fmt.Fprintf(w, "%s\n\n", t.headline(end, s))
+			s.Print(w)
+			_, err := fmt.Fprintf(w, "\nmscclpp-run trace %s tells this again; ui.perfetto.dev draws %s.\n", dir, flightTrace)
+			return err
+		}),
+		atomicfile.File(filepath.Join(dir, flightTrace), func(w io.Writer) error { return t.WritePerfetto(w) }),
+	)
+	if err != nil {
+		return dir, fmt.Errorf("flight recorder: %w", err)
+	}
+	return dir, nil
+}
+
+// clean makes a part of a file's name.
+func clean(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '.' || r == '-' {
+			return r
+		}
+		return '-'
+	}, name)
+	return name[:min(len(name), 64)]
+}
+
+// prune removes the oldest folders, which the recorder has made: their names begin with their time. What is in them besides
+// its files stays, and so do they.
+func prune(base string, most int) {
+	entries, err := os.ReadDir(base)
+	if err != nil {
+		return
+	}
+	var made []string
+	for _, e := range entries {
+		stamp, _, _ := strings.Cut(e.Name(), "-")
+		if e.IsDir() && len(stamp) == 8 && strings.Trim(stamp, "0123456789") == "" {
+			made = append(made, e.Name())
+		}
+	}
+	slices.SortFunc(made, func(a, b string) int { return cmp.Compare(b, a) })
+	for i := most; i < len(made); i++ {
+		dir := filepath.Join(base, made[i])
+		_ = os.Remove(filepath.Join(dir, flightReadme))
+		_ = os.Remove(filepath.Join(dir, flightTrace))
+		_ = os.Remove(dir)
+	}
+}

@@ -1,0 +1,280 @@
+package sight
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// The numbers of fields in perfetto/trace/trace_packet.proto and track_event/*.proto that traces use.
+const (
+	fieldPacket = 1 // of Trace
+
+	packetTimestamp  = 8
+	packetSequence   = 10
+	packetEvent      = 11
+	packetFlags      = 13
+	packetDescriptor = 60
+
+	trackUUID    = 1
+	trackName    = 2
+	trackProcess = 3
+	trackParent  = 5
+
+	processPID  = 1
+	processName = 6
+
+	eventNotes      = 4
+	eventType       = 9
+	eventTrack      = 11
+	eventCategories = 22
+	eventName       = 23
+	eventFlows      = 47
+	eventFlowEnds   = 48
+
+	noteUint   = 3
+	noteInt    = 4
+	noteString = 6
+	noteName   = 10
+
+	typeBegin   = 1
+	typeEnd     = 2
+	typeInstant = 3
+
+	sequence     = 1 // all packets are of one writer
+	stateCleared = 1
+)
+
+// note is a fact about an event: a text, or a number.
+type note struct {
+	name   string
+	text   string
+	number int64
+}
+
+// event is one packet of a track.
+type event struct {
+	at       int64
+	kind     uint64
+	track    uint64
+	name     string
+	category string
+	notes    []note
+	flows    []uint64
+	flowEnds []uint64
+}
+
+// Tracks of a rank.
+const (
+	trackRank  = 0
+	trackLife  = 1
+	trackComms = 16  // and following
+	trackProxy = 256 // and following
+)
+
+func track(rank, n int) uint64 { return uint64(rank+1)<<16 | uint64(n) }
+
+// WritePerfetto writes the trace as Perfetto reads it.
+func (t *Trace) WritePerfetto(w io.Writer) error {
+	var b []byte
+	var all []event
+	waiters := t.waiters()
+	for i, r := range t.Ranks {
+		name := fmt.Sprintf("rank %d on %s, %s", r.Rank, r.Host, r.Device)
+		b = appendTrack(b, track(r.Rank, trackRank), 0, name, r.Rank+1, i == 0)
+		all = append(all, t.lifeOf(r, &b)...)
+		all = append(all, callsOf(r, waiters, &b)...)
+		all = append(all, triggersOf(r, &b)...)
+	}
+	// Events of one track come in their order, also those of one time.
+	slices.SortStableFunc(all, func(x, y event) int { return cmp.Compare(x.at, y.at) })
+	for i := range all {
+		b = all[i].append(b)
+	}
+	_, err := w.Write(b)
+	return err
+}
+
+// lifeOf is the track of what happens to the rank, beginning with who it is.
+func (t *Trace) lifeOf(r *Rank, b *[]byte) []event {
+	id := track(r.Rank, trackLife)
+	*b = appendTrack(*b, id, track(r.Rank, trackRank), "life", 0, false)
+	at := int64(1 << 62)
+	for _, m := range r.Moments {
+		at = min(at, m.At)
+	}
+	for i := range r.Calls {
+		at = min(at, r.Calls[i].Begin)
+	}
+	if at == 1<<62 {
+		at = 0
+	}
+	all := []event{{at: at, kind: typeInstant, track: id, name: "rank", category: "life", notes: []note{
+		{name: "job", text: t.Job}, {name: "rank", number: int64(r.Rank)}, {name: "size", number: int64(r.Size)},
+		{name: "host", text: r.Host}, {name: "device", text: r.Device}, {name: "pid", number: int64(r.PID)},
+		{name: "state", text: r.State}, {name: "failure", text: r.Failure}, {name: "culprit", number: int64(r.Culprit)},
+		{name: "clock error ns", number: r.ClockError}, {name: "lost records", number: int64(r.Lost)},
+	}}}
+	for _, m := range r.Moments {
+		all = append(all, event{at: m.At, kind: typeInstant, track: id, name: m.Name, category: "event", notes: []note{{name: "peer", number: int64(m.Peer)}}})
+	}
+	return all
+}
+
+// flow joins the rank that came last to a call and one that waited for it.
+func flow(c *Call, waiter int) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, c.Comm, "\x00", c.Number, "\x00", waiter)
+	return h.Sum64() | 1
+}
+
+// callsOf is a track for each communicator.
+func callsOf(r *Rank, waiters map[meeting][]int, b *[]byte) []event {
+	var comms []string
+	var all []event
+	for i := range r.Calls {
+		c := &r.Calls[i]
+		n := slices.Index(comms, c.Comm)
+		if n < 0 {
+			n = len(comms)
+			comms = append(comms, c.Comm)
+			*b = appendTrack(*b, track(r.Rank, trackComms+n), track(r.Rank, trackRank), c.Comm, 0, false)
+		}
+		id := track(r.Rank, trackComms+n)
+		begin := event{at: c.Begin, kind: typeBegin, track: id, name: c.Kind, category: "call", notes: []note{
+			{name: "call", number: int64(c.Number)}, {name: "communicator", text: c.Comm}, {name: "bytes", number: int64(c.Bytes)},
+			{name: "algorithm", text: c.Algorithm}, {name: "chosen ns", number: c.Chosen - c.Begin}, {name: "ended", number: int64(min(1, c.End))},
+		}}
+		if c.Late == r.Rank {
+			for _, w := range waiters[meetingOf(c)] {
+				begin.flows = append(begin.flows, flow(c, w))
+			}
+		}
+		all = append(all, begin)
+		all = append(all, c.parts(id, r.Rank)...)
+	}
+	return all
+}
+
+// waiters lists for each call the ranks that waited in it for the one that came last.
+func (t *Trace) waiters() map[meeting][]int {
+	all := map[meeting][]int{}
+	for _, r := range t.Ranks {
+		for i := range r.Calls {
+			if c := &r.Calls[i]; c.waits(r.Rank) {
+				all[meetingOf(c)] = append(all[meetingOf(c)], r.Rank)
+			}
+		}
+	}
+	return all
+}
+
+// waits reports whether the rank waited in the call for another one, which is to be seen.
+func (c *Call) waits(rank int) bool {
+	return c.Late >= 0 && c.Late != rank && c.End > c.Met && c.Waited() > 0
+}
+
+// parts are the slices within a call, and its end.
+func (c *Call) parts(id uint64, rank int) []event {
+	slice := func(name string, from, to int64, notes ...note) []event {
+		return []event{{at: from, kind: typeBegin, track: id, name: name, category: "part", notes: notes}, {at: to, kind: typeEnd, track: id}}
+	}
+	if c.End == 0 { // Perfetto shows a slice without an end as one that did not end
+		return nil
+	}
+	all := slice("choose", c.Begin, c.Chosen)
+	from := c.Chosen
+	if c.waits(rank) {
+		all = append(all, slice(fmt.Sprintf("wait for rank %d", c.Late), c.Chosen, c.Met, note{name: "peer", number: int64(c.Late)})...)
+		from = c.Met
+	}
+	work := slice("work", from, c.End)
+	if c.waits(rank) {
+		work[0].flowEnds = []uint64{flow(c, rank)}
+	}
+	return append(append(all, work...), event{at: c.End, kind: typeEnd, track: id})
+}
+
+// triggersOf is a track for each proxy.
+func triggersOf(r *Rank, b *[]byte) []event {
+	var writers []string
+	var all []event
+	for i := range r.Triggers {
+		x := &r.Triggers[i]
+		n := slices.Index(writers, x.Writer)
+		if n < 0 {
+			n = len(writers)
+			writers = append(writers, x.Writer)
+			*b = appendTrack(*b, track(r.Rank, trackProxy+n), track(r.Rank, trackRank), x.Writer, 0, false)
+		}
+		id := track(r.Rank, trackProxy+n)
+		name := "put"
+		if x.Bytes == 0 {
+			name = "signal"
+		}
+		all = append(all,
+			event{at: x.Begin, kind: typeBegin, track: id, name: name, category: "trigger", notes: []note{{name: "bytes", number: int64(x.Bytes)}}},
+			event{at: x.End, kind: typeEnd, track: id})
+	}
+	return all
+}
+
+// appendTrack appends the description of a track. The first packet of a trace begins its state.
+func appendTrack(b []byte, id, parent uint64, name string, pid int, first bool) []byte {
+	var d []byte
+	d = appendVarint(d, trackUUID, id)
+	if pid != 0 {
+		p := appendVarint(nil, processPID, uint64(pid))
+		d = appendBytes(d, trackProcess, appendBytes(p, processName, []byte(name)))
+	} else {
+		d = appendBytes(d, trackName, []byte(name))
+		d = appendVarint(d, trackParent, parent)
+	}
+	p := appendVarint(nil, packetSequence, sequence)
+	if first {
+		p = appendVarint(p, packetFlags, stateCleared)
+	}
+	return appendBytes(b, fieldPacket, appendBytes(p, packetDescriptor, d))
+}
+
+func (e *event) append(b []byte) []byte {
+	var x []byte
+	x = appendVarint(x, eventType, e.kind)
+	x = appendVarint(x, eventTrack, e.track)
+	if e.category != "" {
+		x = appendBytes(x, eventCategories, []byte(e.category))
+	}
+	if e.name != "" {
+		x = appendBytes(x, eventName, []byte(e.name))
+	}
+	for _, n := range e.notes {
+		y := appendBytes(nil, noteName, []byte(n.name))
+		if n.text != "" {
+			y = appendBytes(y, noteString, []byte(n.text))
+		} else {
+			y = appendVarint(y, noteInt, uint64(n.number))
+		}
+		x = appendBytes(x, eventNotes, y)
+	}
+	for _, f := range e.flows {
+		x = protowire.AppendFixed64(protowire.AppendTag(x, eventFlows, protowire.Fixed64Type), f)
+	}
+	for _, f := range e.flowEnds {
+		x = protowire.AppendFixed64(protowire.AppendTag(x, eventFlowEnds, protowire.Fixed64Type), f)
+	}
+	p := appendVarint(nil, packetTimestamp, uint64(max(0, e.at)))
+	p = appendVarint(p, packetSequence, sequence)
+	return appendBytes(b, fieldPacket, appendBytes(p, packetEvent, x))
+}
+
+func appendVarint(b []byte, field protowire.Number, v uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
+}
+
+func appendBytes(b []byte, field protowire.Number, v []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), v)
+}

@@ -1,0 +1,233 @@
+package sight
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework/observe"
+)
+
+// JobStatus is what a job does at a moment.
+type JobStatus struct {
+	Job    string       `json:"job"`
+	Size   int          `json:"size"`
+	Ranks  []RankStatus `json:"ranks"` // of this host
+	Open   []OpenCall   `json:"unmatched"`
+	Behind []Behind     `json:"behind"`
+}
+
+// RankStatus is what one rank does.
+type RankStatus struct {
+	Rank    int          `json:"rank"`
+	Host    string       `json:"host"`
+	PID     int          `json:"pid"`
+	Device  string       `json:"device"`
+	State   string       `json:"state"`
+	Program string       `json:"program"`
+	Records bool         `json:"records"`
+	Failure string       `json:"failure,omitempty"`
+	Silent  int64        `json:"silent_ns"` // since the rank's own look at itself
+	Comms   []CommStatus `json:"communicators"`
+}
+
+// CommStatus is where a rank is in one communicator.
+type CommStatus struct {
+	Name      string  `json:"name"`
+	Call      uint64  `json:"call"` // begun last
+	Busy      bool    `json:"busy"`
+	Kind      string  `json:"collective"`
+	Algorithm string  `json:"algorithm"`
+	Bytes     uint64  `json:"bytes"`
+	Age       int64   `json:"age_ns"` // of the call in progress, to a tenth of a second
+	Calls     float64 `json:"calls_per_second"`
+	Rate      float64 `json:"bytes_per_second"`
+}
+
+// Behind is how often a rank was behind the others when they were looked at.
+type Behind struct {
+	Rank  int `json:"rank"`
+	Times int `json:"times"`
+	Looks int `json:"looks"` // at which any rank was
+}
+
+// looking is how a job is looked at: so many times, so far apart.
+type looking struct {
+	looks int
+	apart time.Duration
+}
+
+var aMoment = looking{looks: 100, apart: 2 * time.Millisecond}
+
+// Look looks at all jobs of this user on this host, or at one of them.
+func Look(job string, how looking) ([]JobStatus, error) {
+	memories, err := observe.Find(false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, m := range memories {
+			m.Close()
+		}
+	}()
+	views := map[string][]*observe.View{}
+	for _, m := range memories {
+		for _, v := range m.Views() {
+			if i := v.Info(); i.PID != 0 && (job == "" || i.Job == job || fmt.Sprint(i.PID) == job) {
+				views[i.Job] = append(views[i.Job], v)
+			}
+		}
+	}
+	var all []JobStatus
+	for name, list := range views {
+		all = append(all, look(name, list, how))
+	}
+	slices.SortFunc(all, func(a, b JobStatus) int { return cmp.Compare(a.Job, b.Job) })
+	return all, nil
+}
+
+// look looks at one job.
+func look(name string, views []*observe.View, how looking) JobStatus {
+	first := make([][]observe.State, len(views))
+	began := time.Now()
+	behind := map[int]*Behind{}
+	looks := 0
+	for n := range how.looks {
+		states := make([][]observe.State, len(views))
+		for i, v := range views {
+			states[i] = v.States()
+		}
+		if n == 0 {
+			first = states
+		} else {
+			time.Sleep(how.apart)
+		}
+		if late := lateIn(states); len(late) > 0 {
+			looks++
+			for _, i := range late {
+				rank := views[i].Info().Rank
+				if behind[rank] == nil {
+					behind[rank] = &Behind{Rank: rank}
+				}
+				behind[rank].Times++
+			}
+		}
+	}
+	took := time.Since(began).Seconds()
+	s := JobStatus{Job: name, Open: []OpenCall{}, Behind: []Behind{}}
+	t := &Trace{Job: name}
+	for i, v := range views {
+		info, now := v.Info(), v.States()
+		s.Size = info.Size
+		s.Ranks = append(s.Ranks, rankStatus(&info, first[i], now, took))
+		l := log{info: info, states: now}
+		t.Ranks = append(t.Ranks, l.rank(nil))
+		for _, x := range now { // the last call of a rank that is in none
+			if r := t.Ranks[i]; !x.Busy() && x.Begun > 0 {
+				r.Calls = append(r.Calls, Call{Comm: x.Name, Number: x.Begun, Kind: x.Kind.String(), Bytes: x.Bytes, Begin: 1, Chosen: 1, End: 2})
+			} else if x.Begun == 0 {
+				r.Calls = append(r.Calls, Call{Comm: x.Name, Begin: 1, Chosen: 1, End: 2})
+			}
+		}
+	}
+	slices.SortFunc(s.Ranks, func(a, b RankStatus) int { return cmp.Compare(a.Rank, b.Rank) })
+	s.Open = t.Tell().Open
+	for _, b := range behind {
+		b.Looks = looks
+		s.Behind = append(s.Behind, *b)
+	}
+	slices.SortFunc(s.Behind, func(a, b Behind) int { return cmp.Or(cmp.Compare(b.Times, a.Times), cmp.Compare(a.Rank, b.Rank)) })
+	return s
+}
+
+// lateIn lists, by index, the ranks that have begun fewer calls of a communicator than others of it.
+func lateIn(states [][]observe.State) (late []int) {
+	most := map[string]uint64{}
+	for _, list := range states {
+		for _, s := range list {
+			if s.Open {
+				most[s.Name] = max(most[s.Name], s.Begun)
+			}
+		}
+	}
+	for i, list := range states {
+		if slices.ContainsFunc(list, func(s observe.State) bool { return s.Open && s.Begun < most[s.Name] }) {
+			late = append(late, i)
+		}
+	}
+	return late
+}
+
+func rankStatus(info *observe.Info, first, now []observe.State, seconds float64) RankStatus {
+	r := RankStatus{
+		Rank: info.Rank, Host: info.Host, PID: info.PID, Device: info.Device, State: stateName(info.State), Program: info.Program,
+		Records: info.On, Failure: info.Failure, Silent: max(0, observe.Now()-info.Ticked), Comms: []CommStatus{},
+	}
+	for _, s := range now {
+		if !s.Open {
+			continue
+		}
+		c := CommStatus{Name: s.Name, Call: s.Begun, Busy: s.Busy(), Algorithm: s.Algorithm, Bytes: s.Bytes}
+		if s.Begun > 0 {
+			c.Kind = s.Kind.String()
+		}
+		if s.Busy() && s.Since != 0 {
+			c.Age = max(0, observe.Now()-s.Since)
+		}
+		for _, f := range first {
+			if f.Board == s.Board && seconds > 0 {
+				c.Calls, c.Rate = float64(s.Ended-f.Ended)/seconds, float64(s.Total-f.Total)/seconds
+			}
+		}
+		r.Comms = append(r.Comms, c)
+	}
+	return r
+}
+
+// Print writes the status for people.
+func (s *JobStatus) Print(out io.Writer) {
+	records := "records are off"
+	if slices.ContainsFunc(s.Ranks, func(r RankStatus) bool { return r.Records }) {
+		records = "records are on"
+	}
+	fmt.Fprintf(out, "job %s: %s, %d of them here; %s\n", s.Job, counted(s.Size, "rank"), len(s.Ranks), records)
+	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "rank\thost\tpid\tdevice\tstate\tcommunicator\tcall\twhat\tage\tcalls/s\tbytes/s")
+	for _, r := range s.Ranks {
+		who := fmt.Sprintf("%d\t%s\t%d\t%s\t%s", r.Rank, r.Host, r.PID, r.Device, r.State)
+		if len(r.Comms) == 0 {
+			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t-\t-\n", who)
+		}
+		for _, c := range r.Comms {
+			what, age := "outside of calls", "-"
+			if c.Busy {
+				what = strings.TrimSuffix(fmt.Sprintf("%s of %s by %s", c.Kind, size(c.Bytes), c.Algorithm), " by ")
+			}
+			if c.Age > 0 {
+				age = time.Duration(c.Age).Round(100 * time.Millisecond).String()
+			}
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%.0f\t%s\n", who, c.Name, c.Call, what, age, c.Calls, size(uint64(c.Rate)))
+			who = "\t\t\t\t"
+		}
+	}
+	_ = w.Flush() // the output remembers its errors
+	for _, o := range s.Open {
+		if len(o.Without) > 0 {
+			fmt.Fprintf(out, "call %d of %s, %s of %s, was begun by %s; %s not begun it\n", o.Number, o.Comm, o.Kind, size(o.Bytes), rankList(o.In), have(o.Without))
+		}
+	}
+	for i, b := range s.Behind {
+		if i < 3 && 2*b.Times > b.Looks {
+			fmt.Fprintf(out, "rank %d was behind in %d of %d looks at which any rank was\n", b.Rank, b.Times, b.Looks)
+		}
+	}
+	for _, r := range s.Ranks {
+		if r.Failure != "" {
+			fmt.Fprintf(out, "rank %d failed: %s\n", r.Rank, r.Failure)
+		}
+	}
+}

@@ -1,0 +1,340 @@
+package sight
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// Story is what a trace says, in numbers.
+type Story struct {
+	Job     string      `json:"job"`
+	Ranks   int         `json:"ranks"`
+	Calls   int         `json:"calls"`
+	Slowest *SlowCall   `json:"slowest,omitempty"`
+	Late    []LateRank  `json:"late"` // the rank for which the others waited longest comes first
+	Split   []TimeSplit `json:"split"`
+	Open    []OpenCall  `json:"open"` // calls that have not ended
+	Failed  []Failure   `json:"failed"`
+	Proxies []ProxyTime `json:"proxies"`
+	Lost    uint64      `json:"lost"`
+	Error   int64       `json:"clock_error_ns"`
+}
+
+// SlowCall is the call that took longest, from its first beginning to its last end.
+type SlowCall struct {
+	Comm      string `json:"communicator"`
+	Number    uint64 `json:"number"`
+	Kind      string `json:"collective"`
+	Algorithm string `json:"algorithm"`
+	Bytes     uint64 `json:"bytes"`
+	Took      int64  `json:"took_ns"`
+	Late      int    `json:"late"`    // the rank that began it last, or -1
+	LateBy    int64  `json:"late_ns"` // behind the first one
+}
+
+// LateRank is how often a rank came last, and how long the others waited for it.
+type LateRank struct {
+	Rank   int   `json:"rank"`
+	Times  int   `json:"times"`
+	Cost   int64 `json:"cost_ns"`   // all waits of all others
+	Median int64 `json:"median_ns"` // by which it came behind the first one
+	lates  []int64
+}
+
+// TimeSplit is where a rank spent its time.
+type TimeSplit struct {
+	Rank   int   `json:"rank"`
+	Choose int64 `json:"choose_ns"`
+	Wait   int64 `json:"wait_ns"` // until the last rank began the call
+	Work   int64 `json:"work_ns"`
+	Beside int64 `json:"beside_ns"` // between calls
+}
+
+// OpenCall is a call that some ranks are in.
+type OpenCall struct {
+	Comm    string `json:"communicator"`
+	Number  uint64 `json:"number"`
+	Kind    string `json:"collective"`
+	Bytes   uint64 `json:"bytes"`
+	In      []int  `json:"in"`
+	Without []int  `json:"without"` // ranks of the communicator that have not begun it
+}
+
+// Failure is what a rank said of the end of the job.
+type Failure struct {
+	Rank    int    `json:"rank"`
+	Culprit int    `json:"culprit"`
+	Text    string `json:"text"`
+}
+
+// ProxyTime is what a proxy has moved.
+type ProxyTime struct {
+	Rank     int    `json:"rank"`
+	Proxy    string `json:"proxy"`
+	Triggers int    `json:"triggers"`
+	Bytes    uint64 `json:"bytes"`
+	Took     int64  `json:"took_ns"`
+}
+
+// meetings groups the calls of all ranks by communicator and number.
+func (t *Trace) meetings() [][]*Call {
+	index := map[meeting]int{}
+	var all [][]*Call
+	for _, r := range t.Ranks {
+		for i := range r.Calls {
+			c := &r.Calls[i]
+			n, known := index[meetingOf(c)]
+			if !known {
+				n = len(all)
+				index[meetingOf(c)] = n
+				all = append(all, nil)
+			}
+			all[n] = append(all[n], c)
+		}
+	}
+	return all
+}
+
+// Tell finds the story of a trace.
+func (t *Trace) Tell() *Story {
+	s := &Story{Job: t.Job, Ranks: len(t.Ranks), Late: []LateRank{}, Split: []TimeSplit{}, Open: []OpenCall{}, Failed: []Failure{}, Proxies: []ProxyTime{}}
+	late := map[int]*LateRank{}
+	for _, calls := range t.meetings() {
+		s.Calls++
+		s.meet(calls, late)
+	}
+	for _, l := range late {
+		slices.Sort(l.lates)
+		l.Median = l.lates[len(l.lates)/2]
+		s.Late = append(s.Late, *l)
+	}
+	slices.SortFunc(s.Late, func(a, b LateRank) int { return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(a.Rank, b.Rank)) })
+	for _, r := range t.Ranks {
+		s.Lost += r.Lost
+		s.Error = max(s.Error, r.ClockError)
+		s.Split = append(s.Split, split(r))
+		s.Proxies = append(s.Proxies, proxies(r)...)
+		if r.Failure != "" {
+			s.Failed = append(s.Failed, Failure{r.Rank, r.Culprit, r.Failure})
+		}
+	}
+	s.open(t)
+	return s
+}
+
+// meet takes one call, as all ranks saw it.
+func (s *Story) meet(calls []*Call, late map[int]*LateRank) {
+	first, last, done := calls[0], calls[0], true
+	end := int64(0)
+	for _, c := range calls {
+		if c.Begin < first.Begin {
+			first = c
+		}
+		if c.Begin > last.Begin {
+			last = c
+		}
+		end, done = max(end, c.End), done && c.End > 0
+	}
+	if len(calls) > 1 {
+		l := late[last.Late]
+		if l == nil {
+			l = &LateRank{Rank: last.Late}
+			late[last.Late] = l
+		}
+		l.Times++
+		l.lates = append(l.lates, last.Begin-first.Begin)
+		for _, c := range calls {
+			if c != last {
+				l.Cost += c.Waited()
+			}
+		}
+	}
+	if took := end - first.Begin; done && (s.Slowest == nil || took > s.Slowest.Took) {
+		s.Slowest = &SlowCall{
+			Comm: first.Comm, Number: first.Number, Kind: first.Kind, Algorithm: first.Algorithm, Bytes: first.Bytes,
+			Took: took, Late: last.Late, LateBy: last.Begin - first.Begin,
+		}
+	}
+}
+
+func split(r *Rank) TimeSplit {
+	x := TimeSplit{Rank: r.Rank}
+	until := map[string]int64{}
+	for i := range r.Calls {
+		c := &r.Calls[i]
+		if c.End == 0 {
+			continue
+		}
+		wait := min(c.Waited(), c.End-c.Chosen)
+		x.Choose += c.Chosen - c.Begin
+		x.Wait += wait
+		x.Work += c.End - c.Chosen - wait
+		if before, known := until[c.Comm]; known {
+			x.Beside += max(0, c.Begin-before)
+		}
+		until[c.Comm] = c.End
+	}
+	return x
+}
+
+func proxies(r *Rank) []ProxyTime {
+	var all []ProxyTime
+	for i := range r.Triggers {
+		x := &r.Triggers[i]
+		n := slices.IndexFunc(all, func(p ProxyTime) bool { return p.Proxy == x.Writer })
+		if n < 0 {
+			n = len(all)
+			all = append(all, ProxyTime{Rank: r.Rank, Proxy: x.Writer})
+		}
+		all[n].Triggers++
+		all[n].Bytes += x.Bytes
+		all[n].Took += x.End - x.Begin
+	}
+	return all
+}
+
+// open lists the calls that have not ended, and the ranks that are missing in them: the last call of those is an earlier one.
+func (s *Story) open(t *Trace) {
+	lasts := map[string]map[int]*Call{} // by communicator and rank
+	for _, r := range t.Ranks {
+		for i := range r.Calls {
+			c := &r.Calls[i]
+			if lasts[c.Comm] == nil {
+				lasts[c.Comm] = map[int]*Call{}
+			}
+			if l := lasts[c.Comm][r.Rank]; l == nil || l.Number < c.Number {
+				lasts[c.Comm][r.Rank] = c
+			}
+		}
+	}
+	for comm, ranks := range lasts {
+		open := map[uint64]*OpenCall{}
+		for rank, c := range ranks {
+			if c.End != 0 {
+				continue
+			}
+			if open[c.Number] == nil {
+				open[c.Number] = &OpenCall{Comm: comm, Number: c.Number, Kind: c.Kind, Bytes: c.Bytes, Without: []int{}}
+			}
+			open[c.Number].In = append(open[c.Number].In, rank)
+		}
+		for number, o := range open {
+			for rank, c := range ranks {
+				if c.Number < number {
+					o.Without = append(o.Without, rank)
+				}
+			}
+			slices.Sort(o.In)
+			slices.Sort(o.Without)
+			s.Open = append(s.Open, *o)
+		}
+	}
+	slices.SortFunc(s.Open, func(a, b OpenCall) int { return cmp.Or(cmp.Compare(a.Comm, b.Comm), cmp.Compare(a.Number, b.Number)) })
+}
+
+// Print writes the story for people.
+func (s *Story) Print(w io.Writer) {
+	fmt.Fprintf(w, "job %s: %s, %s\n", s.Job, counted(s.Ranks, "rank"), counted(s.Calls, "call"))
+	for _, f := range s.Failed {
+		fmt.Fprintf(w, "rank %d failed: %s\n", f.Rank, f.Text)
+	}
+	for _, o := range s.Open {
+		fmt.Fprintf(w, "call %d of %s, %s of %s, has not ended on %s", o.Number, o.Comm, o.Kind, size(o.Bytes), rankList(o.In))
+		if len(o.Without) > 0 {
+			fmt.Fprintf(w, "; %s not begun it", have(o.Without))
+		}
+		fmt.Fprintln(w)
+	}
+	if c := s.Slowest; c != nil {
+		fmt.Fprintf(w, "slowest call: %d of %s, %s of %s by %s, took %s", c.Number, c.Comm, c.Kind, size(c.Bytes), c.Algorithm, took(c.Took))
+		if c.Late >= 0 {
+			fmt.Fprintf(w, "; rank %d began it last, %s behind the first", c.Late, took(c.LateBy))
+		}
+		fmt.Fprintln(w)
+	}
+	for i, l := range s.Late {
+		switch {
+		case i == 0 && l.Cost > 0:
+			fmt.Fprintf(w, "everybody waited for rank %d: it came last in %d of %s, %s behind the first in the middle, and cost the others %s\n",
+				l.Rank, l.Times, counted(s.Calls, "call"), took(l.Median), took(l.Cost))
+		case i < 4:
+			fmt.Fprintf(w, "rank %d came last in %s, and cost the others %s\n", l.Rank, counted(l.Times, "call"), took(l.Cost))
+		}
+	}
+	if len(s.Split) > 0 {
+		fmt.Fprintf(w, "%-6s %12s %12s %12s %12s\n", "rank", "choosing", "waiting", "working", "between")
+	}
+	for _, x := range s.Split {
+		fmt.Fprintf(w, "%-6d %12s %12s %12s %12s\n", x.Rank, took(x.Choose), took(x.Wait), took(x.Work), took(x.Beside))
+	}
+	for _, p := range s.Proxies {
+		fmt.Fprintf(w, "rank %d, %s: %s, %s in %s\n", p.Rank, p.Proxy, counted(p.Triggers, "trigger"), size(p.Bytes), took(p.Took))
+	}
+	if s.Error > 0 {
+		fmt.Fprintf(w, "clocks of hosts agree to %s\n", took(s.Error))
+	}
+	if s.Lost > 0 {
+		fmt.Fprintf(w, "%d records were overwritten before they were read\n", s.Lost)
+	}
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func have(ranks []int) string {
+	if len(ranks) == 1 {
+		return rankList(ranks) + " has"
+	}
+	return rankList(ranks) + " have"
+}
+
+// rankList is rank 3, or ranks 0-2, 5.
+func rankList(ranks []int) string {
+	text := "rank "
+	if len(ranks) != 1 {
+		text = "ranks "
+	}
+	for i := 0; i < len(ranks); {
+		n := i
+		for n+1 < len(ranks) && ranks[n+1] == ranks[n]+1 {
+			n++
+		}
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprint(ranks[i])
+		if n > i {
+			text += fmt.Sprintf("-%d", ranks[n])
+		}
+		i = n + 1
+	}
+	return text
+}
+
+// size is a number of bytes as people read it.
+func size(n uint64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	f, i := float64(n), 0
+	for f >= 1024 && i < len(units)-1 {
+		f, i = f/1024, i+1
+	}
+	return fmt.Sprintf("%.4g %s", f, units[i])
+}
+
+// took is a duration to three digits.
+func took(ns int64) string {
+	d := time.Duration(ns)
+	for unit := time.Duration(1); unit < time.Hour; unit *= 10 {
+		if d < 1000*unit {
+			return d.Round(unit).String()
+		}
+	}
+	return d.Round(time.Second).String()
+}

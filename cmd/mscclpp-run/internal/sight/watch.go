@@ -1,0 +1,180 @@
+package sight
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
+	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
+	"github.com/mscclpp-go/mscclpp/internal/ownfile"
+	"github.com/mscclpp-go/mscclpp/launch"
+)
+
+// Watch looks at the ranks that a launcher starts. The nil Watch looks at none.
+type Watch struct {
+	config config.Observe
+	node   int
+	report io.Writer
+	memory *observe.Memory
+	c      *Collector
+	failed *Trace // when the first rank had failed
+
+	stop  chan struct{}
+	group sync.WaitGroup
+	looks int // at which a rank was behind
+	late  map[int]int
+}
+
+// Open makes memory for the ranks of a job. report gets lines for people.
+func Open(cfg config.Observe, ranks, node int, report io.Writer) (*Watch, error) {
+	if !cfg.Enabled {
+		return nil, nil //nolint:nilnil // nobody wants to look
+	}
+	m, err := observe.New(ranks, cfg.Trace != "")
+	if err != nil {
+		return nil, err
+	}
+	w := &Watch{config: cfg, node: node, report: report, memory: m, c: NewCollector(m), stop: make(chan struct{}), late: map[int]int{}}
+	if cfg.Trace != "" {
+		w.c.Start()
+	}
+	if cfg.Report {
+		w.group.Go(w.look)
+	}
+	return w, nil
+}
+
+// Env is the variable for the ranks.
+func (w *Watch) Env() []string {
+	if w == nil {
+		return nil
+	}
+	return []string{observe.Env + "=" + w.memory.Variable()}
+}
+
+// lookEvery is how often the ranks are compared for the report.
+const lookEvery = 5 * time.Millisecond
+
+// look counts how often which rank is behind.
+func (w *Watch) look() {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-w.stop:
+			return
+		}
+		views := w.memory.Views()
+		states := make([][]observe.State, len(views))
+		for i, v := range views {
+			states[i] = v.States()
+		}
+		late := lateIn(states)
+		if len(late) > 0 {
+			w.looks++
+		}
+		for _, i := range late {
+			w.late[views[i].Info().Rank]++
+		}
+	}
+}
+
+// Failed notes what the ranks do when the first of them has failed: it is called right then.
+func (w *Watch) Failed(launch.Result) {
+	if w != nil {
+		w.c.Poll()
+		w.failed = w.c.Trace("")
+	}
+}
+
+// Close writes what is to be written of a job that has ended so.
+func (w *Watch) Close(r launch.Result) {
+	if w == nil {
+		return
+	}
+	close(w.stop)
+	w.group.Wait()
+	if w.config.Trace != "" {
+		w.c.Stop()
+	}
+	w.c.Poll()
+	t := w.c.Trace("")
+	if len(t.Ranks) > 0 {
+		w.trace(t)
+		w.fly(t, r)
+		w.tell(t)
+	}
+	_ = w.memory.Close() // nobody uses it any more
+}
+
+func (w *Watch) trace(t *Trace) {
+	if w.config.Trace == "" {
+		return
+	}
+	name := strings.ReplaceAll(w.config.Trace, "%n", fmt.Sprint(w.node))
+	if err := atomicfile.File(name, func(f io.Writer) error { return t.WritePerfetto(f) }); err != nil {
+		fmt.Fprintf(w.report, "mscclpp-run: the trace was not written: %v\n", err)
+	}
+}
+
+// fly writes the flight record of a job that did not end well. A signal that asked it to end is no failure.
+func (w *Watch) fly(t *Trace, r launch.Result) {
+	asked := r.Signal == "SIGTERM" || r.Signal == "SIGINT" || r.Signal == "SIGHUP"
+	said := slices.ContainsFunc(t.Ranks, func(r *Rank) bool { return r.Failure != "" })
+	if r.Code == 0 || w.config.Flight == "none" || asked && !said {
+		return
+	}
+	base, err := w.config.Flight, error(nil)
+	if base == "" {
+		base, err = ownfile.Cache("flight")
+	}
+	if w.failed != nil { // since then the calls of the others have ended with an error
+		for _, then := range w.failed.Ranks {
+			if now := t.rank(then.Rank); now != nil {
+				now.Calls = then.Calls
+			}
+		}
+		t.finish()
+	}
+	what := fmt.Sprintf("exited with code %d", r.Code)
+	if r.Signal != "" {
+		what = fmt.Sprintf("was killed by signal %d (%s)", r.Code-128, r.Signal)
+	}
+	dir := ""
+	if err == nil {
+		dir, err = t.WriteFlight(base, End{Rank: r.Rank, What: what})
+	}
+	if err != nil {
+		fmt.Fprintf(w.report, "mscclpp-run: what the ranks did last was not written: %v\n", err)
+		return
+	}
+	fmt.Fprintf(w.report, "mscclpp-run: what the ranks did last is in %s\n", dir)
+}
+
+// tell prints the report.
+func (w *Watch) tell(t *Trace) {
+	if !w.config.Report {
+		return
+	}
+	if w.looks == 0 {
+		fmt.Fprintln(w.report, "mscclpp-run: report: no rank was behind the others whenever they were looked at")
+	}
+	ranks := slices.SortedFunc(maps.Keys(w.late), func(a, b int) int { return w.late[b] - w.late[a] })
+	for i, rank := range ranks {
+		if i < 4 {
+			fmt.Fprintf(w.report, "mscclpp-run: report: rank %d was behind in %d of %d looks at which any rank was\n", rank, w.late[rank], w.looks)
+		}
+	}
+	for i, l := range t.Tell().Late {
+		if i == 0 && l.Cost > 0 {
+			fmt.Fprintf(w.report, "mscclpp-run: report: rank %d came last in %s, and cost the others %s\n", l.Rank, counted(l.Times, "call"), took(l.Cost))
+		}
+	}
+}
