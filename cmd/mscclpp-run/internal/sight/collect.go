@@ -43,8 +43,8 @@ type events struct {
 	records []observe.Record
 }
 
-// mostRecords bounds the memory of a collector to some 100 MB.
-const mostRecords = 3_000_000
+// mostRecords bounds the memory of a collector to some 100 MB, and the file.
+const mostRecords = 1_000_000
 
 // pollEvery is how often a collector reads: a ring has room for what a rank writes meanwhile, unless its calls take less
 // than 3 µs.
@@ -227,23 +227,27 @@ func (b *builder) close(board int) {
 	}
 }
 
-// end adds the calls that have not ended, also those of which there are no records.
+// end adds the calls that have not ended, and the last ones of which there are no records.
 func (b *builder) end() {
+	for board := range b.open {
+		b.close(board)
+	}
 	for i := range b.log.states {
 		s := &b.log.states[i]
-		if c := b.open[s.Board]; c != nil || !s.Busy() || s.Since == 0 && b.log.info.Ticked == 0 {
+		if s.Begun == 0 || slices.ContainsFunc(b.rank.Calls, func(c Call) bool { return c.Comm == s.Name && c.Number == s.Begun }) {
 			continue
 		}
 		since := s.Since
 		if since == 0 {
 			since = b.log.info.Ticked
 		}
-		at := b.clock.To(since)
-		b.open[s.Board] = &Call{
-			Comm: s.Name, Number: s.Begun, Kind: s.Kind.String(), Algorithm: s.Algorithm, Bytes: s.Bytes, Begin: at, Chosen: at,
+		at := b.clock.To(max(1, since))
+		c := Call{
+			Comm: s.Name, Number: s.Begun, Kind: s.Kind.String(), Algorithm: s.Algorithm, Bytes: s.Bytes, Begin: at, Chosen: at, End: at, Guess: true,
 		}
-	}
-	for board := range b.open {
-		b.close(board)
+		if s.Busy() {
+			c.End = 0
+		}
+		b.rank.Calls = append(b.rank.Calls, c)
 	}
 }

@@ -51,8 +51,7 @@ func (t *Trace) headline(end End, s *Story) string {
 		text = "the job " + what
 	}
 	r := t.rank(party)
-	if r != nil && len(r.Calls) > 0 {
-		c := r.Calls[len(r.Calls)-1]
+	if c := r.last(); c != nil {
 		where := "after"
 		if c.End == 0 {
 			where = "in"
@@ -61,6 +60,36 @@ func (t *Trace) headline(end End, s *Story) string {
 	}
 	return text + " outside of calls"
 }
+
+// last is the call that a rank was in, or in which it was last. Calls of the parts of a communicator may be parts of one of
+// its calls, and that is the one that the program knows.
+func (r *Rank) last() *Call {
+	if r == nil || len(r.Calls) == 0 {
+		return nil
+	}
+	later := func(a, b *Call) bool {
+		return a.End == 0 && b.End != 0 || (a.End == 0) == (b.End == 0) && a.Begin > b.Begin
+	}
+	last := &r.Calls[0]
+	for i := range r.Calls {
+		if later(&r.Calls[i], last) {
+			last = &r.Calls[i]
+		}
+	}
+	whole := last
+	for i := range r.Calls {
+		c := &r.Calls[i]
+		if outer := strings.HasPrefix(last.Comm, c.Comm+"/") && len(c.Comm) <= len(whole.Comm); outer && (c.End == 0) == (last.End == 0) && c.Begin > last.Begin-int64(guessed) {
+			if len(c.Comm) < len(whole.Comm) || later(c, whole) {
+				whole = c
+			}
+		}
+	}
+	return whole
+}
+
+// guessed is how well the times of calls without records are known.
+const guessed = 200 * time.Millisecond
 
 func by(algorithm string) string {
 	if algorithm == "" {

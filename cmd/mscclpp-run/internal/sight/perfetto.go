@@ -148,6 +148,7 @@ func callsOf(r *Rank, waiters map[meeting][]int, b *[]byte) []event {
 		begin := event{at: c.Begin, kind: typeBegin, track: id, name: c.Kind, category: "call", notes: []note{
 			{name: "call", number: int64(c.Number)}, {name: "communicator", text: c.Comm}, {name: "bytes", number: int64(c.Bytes)},
 			{name: "algorithm", text: c.Algorithm}, {name: "chosen ns", number: c.Chosen - c.Begin}, {name: "ended", number: int64(min(1, c.End))},
+			{name: "without records", number: truth(c.Guess)},
 		}}
 		if c.Late == r.Rank {
 			for _, w := range waiters[meetingOf(c)] {
@@ -171,6 +172,13 @@ func (t *Trace) waiters() map[meeting][]int {
 		}
 	}
 	return all
+}
+
+func truth(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // waits reports whether the rank waited in the call for another one, which is to be seen.

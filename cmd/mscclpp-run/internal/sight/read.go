@@ -236,6 +236,7 @@ func callOf(e *event) Call {
 	return Call{
 		Comm: e.text("communicator"), Number: uint64(e.number("call")), Kind: e.name, Algorithm: e.text("algorithm"),
 		Bytes: uint64(e.number("bytes")), Begin: e.at, Chosen: e.at + e.number("chosen ns"), Late: -1,
+		Guess: e.number("without records") != 0,
 	}
 }
 

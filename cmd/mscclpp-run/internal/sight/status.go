@@ -126,11 +126,9 @@ func look(name string, views []*observe.View, how looking) JobStatus {
 		s.Ranks = append(s.Ranks, rankStatus(&info, first[i], now, took))
 		l := log{info: info, states: now}
 		t.Ranks = append(t.Ranks, l.rank(nil))
-		for _, x := range now { // the last call of a rank that is in none
-			if r := t.Ranks[i]; !x.Busy() && x.Begun > 0 {
-				r.Calls = append(r.Calls, Call{Comm: x.Name, Number: x.Begun, Kind: x.Kind.String(), Bytes: x.Bytes, Begin: 1, Chosen: 1, End: 2})
-			} else if x.Begun == 0 {
-				r.Calls = append(r.Calls, Call{Comm: x.Name, Begin: 1, Chosen: 1, End: 2})
+		for _, x := range now {
+			if x.Begun == 0 { // it is behind others that have begun a call
+				t.Ranks[i].Calls = append(t.Ranks[i].Calls, Call{Comm: x.Name, End: 1, Guess: true})
 			}
 		}
 	}

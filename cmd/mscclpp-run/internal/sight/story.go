@@ -14,7 +14,7 @@ type Story struct {
 	Ranks   int         `json:"ranks"`
 	Calls   int         `json:"calls"`
 	Slowest *SlowCall   `json:"slowest,omitempty"`
-	Late    []LateRank  `json:"late"` // the rank for which the others waited longest comes first
+	Late    []LateRank  `json:"late"` // the rank for which the others usually waited longest comes first
 	Split   []TimeSplit `json:"split"`
 	Open    []OpenCall  `json:"open"` // calls that have not ended
 	Failed  []Failure   `json:"failed"`
@@ -42,6 +42,18 @@ type LateRank struct {
 	Cost   int64 `json:"cost_ns"`   // all waits of all others
 	Median int64 `json:"median_ns"` // by which it came behind the first one
 	lates  []int64
+}
+
+// usual is how much the others usually waited: one long wait does not make a rank a slow one.
+func (l *LateRank) usual() int64 { return int64(l.Times) * l.Median }
+
+// standsOut reports whether the others waited for the first of the list most of all.
+func (s *Story) standsOut() bool {
+	all := int64(0)
+	for i := range s.Late {
+		all += s.Late[i].usual()
+	}
+	return len(s.Late) > 0 && 2*s.Late[0].usual() > all && 2*s.Late[0].Times > s.Calls
 }
 
 // TimeSplit is where a rank spent its time.
@@ -86,6 +98,9 @@ func (t *Trace) meetings() [][]*Call {
 	for _, r := range t.Ranks {
 		for i := range r.Calls {
 			c := &r.Calls[i]
+			if c.Guess {
+				continue
+			}
 			n, known := index[meetingOf(c)]
 			if !known {
 				n = len(all)
@@ -111,7 +126,9 @@ func (t *Trace) Tell() *Story {
 		l.Median = l.lates[len(l.lates)/2]
 		s.Late = append(s.Late, *l)
 	}
-	slices.SortFunc(s.Late, func(a, b LateRank) int { return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(a.Rank, b.Rank)) })
+	slices.SortFunc(s.Late, func(a, b LateRank) int {
+		return cmp.Or(cmp.Compare(b.usual(), a.usual()), cmp.Compare(a.Rank, b.Rank))
+	})
 	for _, r := range t.Ranks {
 		s.Lost += r.Lost
 		s.Error = max(s.Error, r.ClockError)
@@ -165,7 +182,7 @@ func split(r *Rank) TimeSplit {
 	until := map[string]int64{}
 	for i := range r.Calls {
 		c := &r.Calls[i]
-		if c.End == 0 {
+		if c.End == 0 || c.Guess {
 			continue
 		}
 		wait := min(c.Waited(), c.End-c.Chosen)
@@ -257,7 +274,7 @@ func (s *Story) Print(w io.Writer) {
 	}
 	for i, l := range s.Late {
 		switch {
-		case i == 0 && l.Cost > 0:
+		case i == 0 && s.standsOut():
 			fmt.Fprintf(w, "everybody waited for rank %d: it came last in %d of %s, %s behind the first in the middle, and cost the others %s\n",
 				l.Rank, l.Times, counted(s.Calls, "call"), took(l.Median), took(l.Cost))
 		case i < 4:

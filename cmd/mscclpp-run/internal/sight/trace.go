@@ -40,6 +40,7 @@ type Call struct {
 	Begin     int64
 	Chosen    int64
 	End       int64 // 0: it has not ended
+	Guess     bool  // there are no records of it: its times are to a tenth of a second
 
 	// From the calls of the others: which rank began it last, and when. Late is -1 where there are no others.
 	Late int
@@ -92,6 +93,9 @@ func (t *Trace) finish() {
 		slices.SortStableFunc(r.Triggers, func(a, b Trigger) int { return cmp.Compare(a.Begin, b.Begin) })
 		for i := range r.Calls {
 			c := &r.Calls[i]
+			if c.Late = -1; c.Guess {
+				continue
+			}
 			ranks[c] = r.Rank
 			begun[meetingOf(c)] = append(begun[meetingOf(c)], c)
 		}

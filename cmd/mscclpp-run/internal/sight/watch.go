@@ -172,9 +172,8 @@ func (w *Watch) tell(t *Trace) {
 			fmt.Fprintf(w.report, "mscclpp-run: report: rank %d was behind in %d of %d looks at which any rank was\n", rank, w.late[rank], w.looks)
 		}
 	}
-	for i, l := range t.Tell().Late {
-		if i == 0 && l.Cost > 0 {
-			fmt.Fprintf(w.report, "mscclpp-run: report: rank %d came last in %s, and cost the others %s\n", l.Rank, counted(l.Times, "call"), took(l.Cost))
-		}
+	if s := t.Tell(); s.standsOut() {
+		l := s.Late[0]
+		fmt.Fprintf(w.report, "mscclpp-run: report: rank %d came last in %d of %s, and cost the others %s\n", l.Rank, l.Times, counted(s.Calls, "call"), took(l.Cost))
 	}
 }

@@ -1,0 +1,455 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp"
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/sight"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
+)
+
+// asRank makes the test binary a rank of a job that is observed; its value is what the rank does: "calls=50 late=2 die=1".
+const asRank = "RUN_TEST_AS_RANK"
+
+// behavior is what a rank of beRank does. Ranks are -1 where none does it.
+type behavior struct {
+	calls int // 0: until standard input of rank 0 ends
+	late  int // sleeps 5 ms before each call
+	dies  int // kills itself before the last call
+	stops int // does not begin the last call until standard input of rank 0 ends
+}
+
+func behaviorOf(text string) behavior {
+	b := behavior{late: -1, dies: -1, stops: -1}
+	for _, word := range strings.Fields(text) {
+		name, value, _ := strings.Cut(word, "=")
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			panic(err)
+		}
+		*map[string]*int{"calls": &b.calls, "late": &b.late, "die": &b.dies, "stop": &b.stops}[name] = n
+	}
+	return b
+}
+
+func beRank(text string) int {
+	b := behaviorOf(text)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if r := os.Getenv("RANK"); os.Getenv("SIGHT_HOSTS") != "" { // ranks 0 and 1 are on one host, 2 and 3 on the other
+		n, err := strconv.Atoi(r)
+		if err != nil {
+			panic(err)
+		}
+		os.Setenv("MSCCLPP_BOOTSTRAP__HOST_ID", fmt.Sprint("host-", n/2))
+	}
+	job, err := mscclpp.Init(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer job.Close()
+	if err := b.run(ctx, job); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// run makes calls, and checks each sum. Rank 0 says in element 0 that its input has ended.
+func (b *behavior) run(ctx context.Context, job *mscclpp.Job) error {
+	ended := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(ended)
+	}()
+	in, out := make([]float32, 1000), make([]float32, 1000)
+	for n := 1; b.calls == 0 || n <= b.calls; n++ {
+		for i := range in {
+			in[i] = float32(job.Rank() + i + n%100)
+		}
+		in[0] = 0
+		if b.calls == 0 && job.Rank() == 0 && isClosed(ended) {
+			in[0] = 1
+		}
+		if _, err := job.World.AllGather(ctx, []byte{1}); err != nil {
+			return err
+		}
+		if err := b.before(job.Rank(), n == b.calls, ended); err != nil {
+			return err
+		}
+		if err := job.AllReduce(unsafe.Pointer(&in[0]), unsafe.Pointer(&out[0]), len(in), mscclpp.Float32, mscclpp.Sum, nil); err != nil {
+			return err
+		}
+		ranks := job.Size()
+		for i := 1; i < len(out); i++ {
+			if want := float32(ranks*(i+n%100) + ranks*(ranks-1)/2); out[i] != want {
+				return fmt.Errorf("call %d, element %d: %v, expected %v", n, i, out[i], want)
+			}
+		}
+		if out[0] > 0 {
+			return nil
+		}
+	}
+	return nil
+}
+
+// before is what a rank does before a call.
+func (b *behavior) before(rank int, last bool, ended <-chan struct{}) error {
+	switch {
+	case rank == b.late:
+		<-time.After(5 * time.Millisecond)
+	case rank == b.dies && last:
+		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case rank == b.stops && last:
+		<-ended
+	}
+	return nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// observed is mscclpp-run with ranks that behave so, over transports whose plugins were built. Of 2 × 2 ranks each two are on
+// one host.
+func observed(t *testing.T, what string, over []string, args ...string) *exec.Cmd {
+	t.Helper()
+	plugins, err := filepath.Abs("../../bin/plugins")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"mscclpp-transport-shm", "mscclpp-transport-shm.kernels/manifest.json", "mscclpp-transport-tcp"} {
+		if _, err := os.Stat(filepath.Join(plugins, file)); err != nil {
+			t.Skipf("not built: %v: make build kernels", err)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{"-n", "4", "--set", "plugins.dirs=" + plugins, "--transports", strings.Join(over, ",")}, args...)
+	c := command(t, append(args, "--", self)...)
+	c.Env = append(c.Env, asRank+"="+what, "MSCCLPP_BOOTSTRAP__INSECURE=true")
+	if len(over) > 1 {
+		c.Env = append(c.Env, "SIGHT_HOSTS=2")
+	}
+	return c
+}
+
+var layouts = map[string][]string{"4 over shm": {"shm"}, "2x2 over shm and tcp": {"shm", "tcp"}}
+
+// A trace has every call of every rank, in its order, and names the rank for which the others wait.
+func TestTraceHasAllCalls(t *testing.T) {
+	for name, over := range layouts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "job.perfetto")
+			const calls = 40
+			c := observed(t, fmt.Sprint("calls=", calls, " late=2"), over, "--trace", file, "--set", "observe.report=true")
+			code, _, errs := runs(c)
+			if code != 0 {
+				t.Fatalf("code %d: %s", code, errs)
+			}
+			trace, err := sight.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(trace.Ranks) != 4 {
+				t.Fatalf("%d ranks, expected 4", len(trace.Ranks))
+			}
+			for _, r := range trace.Ranks {
+				n := uint64(0)
+				for _, x := range r.Calls {
+					if x.Comm != "world" {
+						continue
+					}
+					n++
+					if x.Number != n || x.Kind != "allreduce" || x.Bytes != 4000 || x.Algorithm == "" || x.Begin > x.Chosen || x.Chosen > x.End {
+						t.Errorf("rank %d: %+v: expected call %d, an allreduce of 4000 bytes", r.Rank, x, n)
+					}
+				}
+				if n != calls || r.Lost != 0 || r.State != "left" {
+					t.Errorf("rank %d: %d calls, %d records lost, %s: expected %d, 0 and left", r.Rank, n, r.Lost, r.State, calls)
+				}
+				if apart := len(over) > 1 && r.Rank >= 2; (r.ClockError > 0) != apart {
+					t.Errorf("rank %d: an error of its clock of %d ns", r.Rank, r.ClockError)
+				}
+			}
+			if s := trace.Tell(); len(s.Late) == 0 || s.Late[0].Rank != 2 || s.Late[0].Median < 2e6 {
+				t.Errorf("late: %+v: expected rank 2 by some 5 ms", s.Late)
+			}
+			code, out, errs2 := runs(command(t, "trace", file))
+			if code != 0 || !strings.Contains(out, "everybody waited for rank 2") {
+				t.Errorf("code %d: %s%s: expected rank 2", code, out, errs2)
+			}
+			if !strings.Contains(errs, "report: rank 2 was behind in ") || !strings.Contains(errs, "report: rank 2 came last in ") {
+				t.Errorf("%s: expected the report to name rank 2", errs)
+			}
+			perfettoAccepts(t, file)
+			perfettoAccepts(t, file, "--self-test") // it finds the same trace broken in many ways
+		})
+	}
+}
+
+// A rank that is killed leaves a record that names it and the call.
+func TestFlightRecordNamesTheDead(t *testing.T) {
+	for name, over := range layouts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			c := observed(t, "calls=5 die=1", over, "--set", "observe.flight="+dir)
+			code, _, errs := runs(c)
+			if code != 128+9 {
+				t.Fatalf("code %d: %s: expected that of SIGKILL", code, errs)
+			}
+			made, err := filepath.Glob(filepath.Join(dir, "*"))
+			if err != nil || len(made) != 1 {
+				t.Fatalf("%v, %v: expected one folder", made, err)
+			}
+			if !strings.Contains(errs, "what the ranks did last is in "+made[0]) {
+				t.Errorf("%s: expected a line with %s", errs, made[0])
+			}
+			readme, err := os.ReadFile(filepath.Join(made[0], "README"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, _, _ := strings.Cut(string(readme), "\n")
+			if !strings.HasPrefix(first, "rank 1 was killed by signal 9 (SIGKILL) after call 4 of world: allreduce of 3.906 KiB by ") {
+				t.Errorf("%q: expected rank 1 and its last call", first)
+			}
+			code, out, errs := runs(command(t, "trace", made[0]))
+			if code != 0 || !strings.Contains(out, "4 ranks") {
+				t.Errorf("code %d: %s%s", code, out, errs)
+			}
+			perfettoAccepts(t, filepath.Join(made[0], "trace.perfetto"))
+		})
+	}
+}
+
+// patient returns a function that waits a moment between two looks, and fails the test when there have been looks for too long.
+func patient(t *testing.T, what string) func() {
+	t.Helper()
+	enough := time.Now().Add(time.Minute)
+	return func() {
+		if time.Now().After(enough) {
+			t.Fatal(what)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// started starts a job, and returns its name and a function that lets it end.
+func started(t *testing.T, c *exec.Cmd) (job string, end func()) {
+	t.Helper()
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	c.Stderr = &said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := false
+	end = func() {
+		if ended {
+			return
+		}
+		ended = true
+		in.Close()
+		if err := c.Wait(); err != nil {
+			t.Errorf("the job: %v: %s", err, said.String())
+		}
+	}
+	for patience := patient(t, "the job is not seen"); job == ""; patience() {
+		job = jobOf(t, c.Process.Pid)
+	}
+	return job, end
+}
+
+// jobOf is the name of the job whose memory a launcher has made, once all ranks run.
+func jobOf(t *testing.T, launcher int) string {
+	t.Helper()
+	memories, err := observe.Find(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := ""
+	for _, m := range memories {
+		running, job := 0, ""
+		for _, v := range m.Views() {
+			i := v.Info()
+			if parentOf(i.PID) == launcher && i.State == observe.StateRunning && len(v.States()) > 0 {
+				running, job = running+1, i.Job
+			}
+		}
+		if running == 4 {
+			name = job
+		}
+		m.Close()
+	}
+	return name
+}
+
+func parentOf(pid int) int {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return -1
+	}
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	n, err := strconv.Atoi(fields[1])
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+func statusOf(t *testing.T, job string) sight.JobStatus {
+	t.Helper()
+	code, out, errs := runs(command(t, "status", job, "--format", "json"))
+	var all []sight.JobStatus
+	if err := json.Unmarshal([]byte(out), &all); code != 0 || err != nil || len(all) != 1 {
+		t.Fatalf("code %d, %v: %s%s", code, err, out, errs)
+	}
+	return all[0]
+}
+
+// Another terminal sees a running job, and which rank is slow.
+func TestStatusOfARunningJob(t *testing.T) {
+	t.Parallel()
+	job, end := started(t, observed(t, "late=1", layouts["4 over shm"]))
+	defer end()
+	s := statusOf(t, job)
+	if len(s.Ranks) != 4 || s.Size != 4 {
+		t.Fatalf("%+v: expected 4 ranks", s)
+	}
+	for i, r := range s.Ranks {
+		if r.Rank != i || r.State != "running" || r.Device != "host" || r.Records || len(r.Comms) == 0 || r.Comms[0].Name != "world" {
+			t.Errorf("%+v: expected rank %d, in the communicator world", r, i)
+		}
+	}
+	// A busy machine may delay any rank once.
+	for patience := patient(t, "rank 1 is not seen to be behind"); len(s.Behind) == 0 || s.Behind[0].Rank != 1; patience() {
+		s = statusOf(t, job)
+	}
+	code, out, errs := runs(command(t, "status", job))
+	if code != 0 || !strings.Contains(out, "job "+job+": 4 ranks, 4 of them here; records are off") {
+		t.Errorf("code %d: %s%s", code, out, errs)
+	}
+	code, out, errs = runs(command(t, "trace", "--job", job, "--for", "300ms"))
+	if code != 0 || !strings.Contains(out, "rank 1 came last") && !strings.Contains(out, "waited for rank 1") {
+		t.Errorf("code %d: %s%s: expected rank 1", code, out, errs)
+	}
+	end()
+	if code, _, errs := runs(command(t, "status", job)); code != 1 || !strings.Contains(errs, "no such job") {
+		t.Errorf("after the end: code %d: %s", code, errs)
+	}
+}
+
+// A call that some ranks have begun and another one has not is named.
+func TestStatusNamesTheMissingRank(t *testing.T) {
+	t.Parallel()
+	job, end := started(t, observed(t, "calls=3 stop=0", layouts["4 over shm"]))
+	defer end()
+	for patience := patient(t, "call 3 without rank 0 is not seen"); ; patience() {
+		s := statusOf(t, job)
+		for _, o := range s.Open {
+			if o.Comm == "world" && o.Number == 3 && fmt.Sprint(o.In, o.Without) == "[1 2 3] [0]" {
+				code, out, errs := runs(command(t, "status", job))
+				if code != 0 || !strings.Contains(out, "call 3 of world, allreduce of 3.906 KiB, was begun by ranks 1-3; rank 0 has not begun it") {
+					t.Errorf("code %d: %s%s", code, out, errs)
+				}
+				return
+			}
+		}
+	}
+}
+
+// Records that are switched on and off a hundred times change no result, and leave nothing behind in the ranks.
+func TestRecordsAreSwitchedInARunningJob(t *testing.T) {
+	t.Parallel()
+	job, end := started(t, observed(t, "", layouts["4 over shm"]))
+	defer end()
+	memories, err := observe.Find(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		for _, m := range memories {
+			m.Close()
+		}
+	}()
+	for _, m := range memories {
+		views := m.Views()
+		if len(views) == 0 || views[0].Info().Job != job {
+			continue
+		}
+		files := func() (n int) {
+			for _, v := range views {
+				list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", v.Info().PID))
+				if err != nil {
+					t.Fatal(err)
+				}
+				n += len(list)
+			}
+			return n
+		}
+		before := files()
+		var cursor observe.Cursor
+		records := 0
+		for range 100 {
+			if err := m.Switch(true); err != nil {
+				t.Fatal(err)
+			}
+			patience := patient(t, "the job stands still")
+			for begun := views[0].States()[0].Ended; views[0].States()[0].Ended < begun+2; {
+				patience()
+			}
+			if err := m.Switch(false); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range views[0].Read(&cursor) {
+				records += len(s.Records)
+			}
+		}
+		if records < 300 {
+			t.Errorf("%d records of 200 calls", records)
+		}
+		if after := files(); after != before {
+			t.Errorf("%d open files before, %d after", before, after)
+		}
+	}
+	end() // the ranks have compared every sum
+}
+
+// perfettoAccepts has the checker look at a trace, where Perfetto's definitions are to be had.
+func perfettoAccepts(t *testing.T, file string, how ...string) {
+	t.Helper()
+	out, err := exec.Command("../../scripts/perfetto.sh", append(how, file)...).CombinedOutput()
+	switch {
+	case err == nil:
+	case strings.Contains(string(out), "perfetto: NOT run"):
+		t.Logf("not checked: %s", out)
+	default:
+		t.Errorf("%s: %v: %s", file, err, out)
+	}
+}
