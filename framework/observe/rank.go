@@ -271,6 +271,8 @@ func (r *Rank) sample() {
 
 func (r *Rank) look(now int64) {
 	atomic.StoreInt64(&r.at.header().ticked, now)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for i := range maxBoards {
 		s := r.at.board(i)
 		if begun := atomic.LoadUint64(&s.begun); atomic.LoadUint32(&s.state) == 2 && begun != s.seen {

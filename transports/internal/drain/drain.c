@@ -13,7 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
-mscclpp_drain* mscclpp_drain_new(void) { return calloc(1, sizeof(mscclpp_drain)); }
+mscclpp_drain* mscclpp_drain_new(void) {
+  static const uint32_t off = 0;
+  mscclpp_drain* d = calloc(1, sizeof(mscclpp_drain));
+  if (d != NULL) d->observer.on = &off;
+  return d;
+}
 
 static uint64_t now_ns(void) {
   struct timespec t;
@@ -138,6 +143,15 @@ static uint32_t end(mscclpp_drain* d, uint32_t reason, uint64_t fst, uint64_t sn
   return reason;
 }
 
+// Performs a trigger while an observer looks.
+__attribute__((noinline)) static uint32_t perform_observed(mscclpp_drain* d, uint64_t fst, uint64_t snd) {
+  const uint64_t bytes = mscclpp_trigger_kind(snd) & mscclpp_do_put ? mscclpp_trigger_bytes(fst) : 0;
+  mscclpp_observe_write(&d->observer, now_ns(), mscclpp_observe_trigger, d->tail, bytes, -1);
+  const uint32_t reason = perform(d, fst, snd);
+  mscclpp_observe_write(&d->observer, now_ns(), mscclpp_observe_trigger | 1, d->tail, bytes, -1);
+  return reason;
+}
+
 uint32_t mscclpp_drain_loop(mscclpp_drain* d) {
   sigset_t all;
   sigfillset(&all);
@@ -151,6 +165,7 @@ uint32_t mscclpp_drain_loop(mscclpp_drain* d) {
   // Before the request to finish, no more was pushed than fits into the ring.
   uint64_t last = 0;
   uint64_t snd;
+  const uint32_t* observed = d->observer.on;
   while (await_trigger(d, &snd)) {
     const uint32_t stop = __atomic_load_n(&d->stop, __ATOMIC_ACQUIRE);
     if (stop == mscclpp_drain_quit) return end(d, mscclpp_drain_cut_short, 0, 0);
@@ -161,7 +176,8 @@ uint32_t mscclpp_drain_loop(mscclpp_drain* d) {
     const uint64_t* slot = (const uint64_t*)(d->ring + mscclpp_ring_triggers + (d->tail & (d->slots - 1)) * mscclpp_ring_trigger);
     const uint64_t fst = __atomic_load_n(&slot[0], __ATOMIC_RELAXED);
     __atomic_fetch_add(&d->turn, 1, __ATOMIC_SEQ_CST);
-    const uint32_t reason = perform(d, fst, snd);
+    const int look = __builtin_expect(__atomic_load_n(observed, __ATOMIC_RELAXED) != 0, 0);
+    const uint32_t reason = look ? perform_observed(d, fst, snd) : perform(d, fst, snd);
     __atomic_fetch_add(&d->turn, 1, __ATOMIC_SEQ_CST);
     if (reason != mscclpp_drain_stopped) {
       if (reason != mscclpp_drain_cut_short) __atomic_store_n(error_word(d), mscclpp_ring_invalid, __ATOMIC_RELEASE);

@@ -17,12 +17,14 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -65,6 +67,9 @@ type Loop struct {
 	err        error
 }
 
+// number tells the loops of a process apart, for observers.
+var number atomic.Int32
+
 type used struct {
 	semaphore bool
 	slot      uint32
@@ -98,7 +103,14 @@ func (l *Loop) Start(r *ring.Ring) error {
 	for n := r.Slots(); n > 1; n >>= 1 {
 		l.c.shift++
 	}
+	o := observe.ForPlugin(fmt.Sprintf("proxy %d", number.Add(1)))
+	if o != nil {
+		l.c.observer.on = (*C.uint32_t)(o.On)
+		l.c.observer.next = (*C.uint64_t)(o.Next)
+		l.c.observer.events = (*C.mscclpp_observe_event)(o.Events)
+	}
 	go func() {
+		defer o.Close()
 		runtime.LockOSThread() // and never unlocked: the thread ends with its changed signal mask
 		l.finish(cause(l.c, C.mscclpp_drain_loop(l.c)))
 	}()

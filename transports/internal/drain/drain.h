@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../../../framework/observe/observe.h"
 #include "../../../framework/ring/ring.h"
 
 enum {
@@ -47,6 +48,7 @@ typedef struct {
   uint64_t tail;
   uint64_t spin_ns, yield_ns, park_ns;
   int32_t cpu;  // -1: any
+  mscclpp_observe_ring observer;
 
   // Shared with Go.
   uint32_t stop;

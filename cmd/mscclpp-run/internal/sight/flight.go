@@ -145,8 +145,8 @@ func clean(name string) string {
 	return name[:min(len(name), 64)]
 }
 
-// prune removes the oldest folders, which the recorder has made: their names begin with their time. What is in them besides
-// its files stays, and so do they.
+// prune removes the oldest folders, which the recorder has made: their names begin with their time. Other files in them stay,
+// and so do the folders.
 func prune(base string, most int) {
 	entries, err := os.ReadDir(base)
 	if err != nil {

@@ -147,7 +147,7 @@ func callsOf(r *Rank, waiters map[meeting][]int, b *[]byte) []event {
 		id := track(r.Rank, trackComms+n)
 		begin := event{at: c.Begin, kind: typeBegin, track: id, name: c.Kind, category: "call", notes: []note{
 			{name: "call", number: int64(c.Number)}, {name: "communicator", text: c.Comm}, {name: "bytes", number: int64(c.Bytes)},
-			{name: "algorithm", text: c.Algorithm}, {name: "chosen ns", number: c.Chosen - c.Begin}, {name: "ended", number: int64(min(1, c.End))},
+			{name: "algorithm", text: c.Algorithm}, {name: "chosen ns", number: c.Chosen - c.Begin}, {name: "ended", number: min(1, c.End)},
 			{name: "without records", number: truth(c.Guess)},
 		}}
 		if c.Late == r.Rank {

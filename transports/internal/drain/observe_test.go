@@ -1,0 +1,91 @@
+package drain
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
+)
+
+// observed is the rank whose plugin the test is.
+var observed *observe.Rank
+
+func TestMain(m *testing.M) {
+	var err error
+	if observed, err = observe.Open(observe.Facts{Job: fmt.Sprint("drain-", os.Getpid()), Size: 1, Local: -1}); err != nil {
+		panic(err)
+	}
+	os.Setenv(observe.EnvRegion, observed.Region())
+	os.Exit(m.Run())
+}
+
+// A loop in a plugin says in the memory of its rank which triggers it performs, while somebody looks.
+func TestTriggersAreObserved(t *testing.T) {
+	memories, err := observe.Find(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var view *observe.View
+	for _, m := range memories {
+		defer m.Close()
+		for _, v := range m.Views() {
+			if v.Info().Job == fmt.Sprint("drain-", os.Getpid()) {
+				view = v
+			}
+		}
+	}
+	if view == nil {
+		t.Fatal("the rank is not seen")
+	}
+	var cursor observe.Cursor
+	view.Read(&cursor)
+	g := newRig(t, 4, 4096, idle)
+	name := fmt.Sprint("proxy ", number.Load())
+	push := func(n int) {
+		t.Helper()
+		before := word(g.sem).Load()
+		for range n {
+			if _, err := g.ring.Push(put(kernel.TriggerData|kernel.TriggerSignal, 0, 0, 128)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := g.ring.Push(put(kernel.TriggerSignal, 0, 0, 0)); err != nil {
+			t.Fatal(err)
+		}
+		for ctx := bound(t); word(g.sem).Load() < before+uint64(n)+1; {
+			g.check(ctx.Err())
+		}
+	}
+	push(3)
+	observed.Switch(true)
+	push(5)
+	observed.Switch(false)
+	g.check(g.loop.Stop(bound(t))) // behind it the last record is there
+	begun, ended, bytes, last := 0, 0, uint64(0), int64(0)
+	for _, s := range view.Read(&cursor) {
+		if s.Writer != name {
+			continue
+		}
+		for _, x := range s.Records {
+			if x.Time < last {
+				t.Errorf("%+v: time runs back", x)
+			}
+			last = x.Time
+			switch x.Event {
+			case observe.Trigger | observe.Begin:
+				begun++
+				bytes += x.Bytes
+			case observe.Trigger | observe.End:
+				ended++
+			default:
+				t.Errorf("%+v: expected a trigger", x)
+			}
+		}
+	}
+	// The loop looks at the switch before it raises the semaphore, so none of the first ones counts.
+	if begun != 6 || ended != begun || bytes != 5*128 {
+		t.Errorf("%d begun, %d ended, %d bytes: expected 6 and 640", begun, ended, bytes)
+	}
+}
