@@ -111,7 +111,7 @@ func (w *Watch) Close(r launch.Result) {
 		w.fly(t, r)
 		w.tell(t)
 	}
-	_ = w.memory.Close() // nobody uses it any more
+	_ = w.memory.Close() // the ranks have ended
 }
 
 func (w *Watch) trace(t *Trace) {
