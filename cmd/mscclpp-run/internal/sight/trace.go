@@ -22,7 +22,7 @@ type Rank struct {
 	PID          int
 	State        string // running, …
 	Failure      string
-	Culprit      int   // of the failure; -1: nobody is known
+	Culprit      int   // of the failure; -1: none is known
 	ClockError   int64 // ns; 0: the clock is that of rank 0
 	Lost         uint64
 	Calls        []Call
