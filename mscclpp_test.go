@@ -120,7 +120,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"a section of a transport that is not used": {
 			[]mscclpp.Option{mscclpp.WithConfigFile(file(t, "transports: [shm]\nplugins: {embed: [shm]}\ntransport: {smh: {}}\n"))}, framework.ErrInvalid, []string{"smh", "[shm]"}},
 		"an unknown transport": {
-			[]mscclpp.Option{mscclpp.WithSetting("transports", "shn")}, framework.ErrInvalid, []string{"shn"}},
+			[]mscclpp.Option{mscclpp.WithSetting("transports", "shn")}, framework.ErrUnavailable, []string{"shn", "no plugin"}},
 		"an unknown transport to embed": {
 			with(mscclpp.WithSetting("transports", "shn"), mscclpp.WithSetting("plugins.embed", "shn")), framework.ErrInvalid, []string{"shn", "shm"}},
 		"a transport twice": {

@@ -97,8 +97,8 @@ func transportOf(file string) string {
 const EnvBuiltIn = "MSCCLPP_BUILTIN_PLUGINS"
 
 // Find returns the file that serves a transport. ErrInvalid: no file has that name; the
-// text gives the nearest name. ErrUnavailable: there are files, but none can be used;
-// the text says why.
+// text gives the nearest name. ErrUnavailable: there are files, but none can be used, or
+// no plugins at all; the text says why.
 func (c Catalog) Find(name string) (path, sha256 string, err error) {
 	var rejected []error
 	var names []string
@@ -116,6 +116,9 @@ func (c Catalog) Find(name string) (path, sha256 string, err error) {
 		return "", "", fmt.Errorf("%w: transport %q: %w", framework.ErrUnavailable, name, errors.Join(rejected...))
 	}
 	hint := "expected a file " + FilePrefix + name + " in " + strings.Join(c.places(), ", ")
+	if len(names) == 0 {
+		return "", "", fmt.Errorf("%w: transport %q: no plugin is found at all: %s", framework.ErrUnavailable, name, hint)
+	}
 	if similar := suggest.Name(name, names); similar != "" {
 		hint = fmt.Sprintf("did you mean %q? Else %s", similar, hint)
 	}

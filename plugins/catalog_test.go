@@ -61,7 +61,7 @@ func TestCatalogFind(t *testing.T) {
 			t.Errorf("%s: got %v, expected %v with %q", name, err, want.class, want.text)
 		}
 	}
-	if _, _, err := (Catalog{}).Find("shm"); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "MSCCLPP_PLUGINS__DIRS") {
+	if _, _, err := (Catalog{}).Find("shm"); !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "MSCCLPP_PLUGINS__DIRS") {
 		t.Errorf("empty catalog: got %v", err)
 	}
 }
