@@ -18,7 +18,8 @@ import (
 // The death of a rank is seen while its child lives: the child has given its connections up.
 func TestFork(t *testing.T) { ranksWith(t, "fork.c", 2, environ(t), 1) }
 
-// The number of forks is small here: 10000 with MSCCLPP_TEST_FULL, which "make nccl-soak" sets.
+// One fork finds the program's file behind each number that the library had, which chance does in one of thousands. The number of the others is
+// small here: 10000 with MSCCLPP_TEST_FULL, which "make nccl-soak" sets.
 func TestForksLoseNoDescriptor(t *testing.T) {
 	alone(t, "descriptors.c", "TEST_FORKS="+full("100", "10000"))
 }

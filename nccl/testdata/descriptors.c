@@ -1,5 +1,6 @@
 /* Children of a process whose threads open and close descriptors, and whose meeting place is busy, have all that the threads
- * had. The number of forks is TEST_FORKS. */
+ * had. The number of forks is TEST_FORKS. Before, every descriptor of the library becomes one of the program in the child, as
+ * by chance one may that a thread has closed: none of them is closed then. */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <sched.h>
@@ -57,6 +58,45 @@ static void* connects(void* with) {
   return NULL;
 }
 
+/* The sockets and pipes of the library, and what takes their numbers. */
+static int theirs[1024], ntheirs, own = -1;
+static ino_t own_inode;
+
+/* replaces is the first handler that runs in a child: it was installed before the library was used. */
+static void replaces(void) {
+  for (int i = 0; i < ntheirs; i++)
+    if (dup2(own, theirs[i]) < 0) _exit(101);
+}
+
+static void finds_theirs(void) {
+  struct stat s;
+  for (int fd = 3; fd < 1024; fd++)
+    if (fstat(fd, &s) == 0 && (S_ISSOCK(s.st_mode) || S_ISFIFO(s.st_mode))) theirs[ntheirs++] = fd;
+  int pair[2];
+  EXPECT(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0 && fstat(pair[0], &s) == 0);
+  own = pair[0];
+  own_inode = s.st_ino;
+}
+
+/* replaced forks a child in which all numbers of the library stand for a file of the program. */
+static void replaced(void) {
+  finds_theirs();
+  EXPECT(ntheirs >= 3); /* of the meeting place, and of the runtime */
+  pid_t p = fork();
+  EXPECT(p >= 0);
+  if (p == 0) {
+    struct stat s;
+    int n = 0;
+    for (int i = 0; i < ntheirs; i++) n += fstat(theirs[i], &s) != 0 || s.st_ino != own_inode;
+    _exit(n > 100 ? 100 : n);
+  }
+  int status;
+  EXPECT(waitpid(p, &status, 0) == p);
+  if (status != 0) fprintf(stderr, "of %d numbers, status 0x%x were closed in the child\n", ntheirs, status);
+  EXPECT(status == 0);
+  ntheirs = 0;
+}
+
 static int lost(void) {
   int n = 0;
   for (int t = 0; t < THREADS; t++)
@@ -76,10 +116,12 @@ int main(void) {
     before.rlim_cur = 256;
     EXPECT(setrlimit(RLIMIT_NOFILE, &before) == 0);
   }
+  EXPECT(pthread_atfork(NULL, NULL, replaces) == 0);
   NCCL(ncclGetUniqueId(&id));
   EXPECT(getrlimit(RLIMIT_NOFILE, &after) == 0 && after.rlim_cur == before.rlim_max); /* the meeting place raises it */
   ncclComm_t comms[2];
   NCCL(ncclCommInitAll(comms, 2, devices)); /* and sockets of the runtime */
+  replaced();
   pthread_t thread[THREADS + 1];
   for (int t = 0; t < THREADS; t++) {
     for (int i = 0; i < EACH; i++) held[t][i].fd = -1;
