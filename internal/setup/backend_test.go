@@ -61,7 +61,7 @@ func TestConfiguredDevices(t *testing.T) {
 	if _, err := OpenDevice(framework.Device{Type: "acme"}, &cfg, "", logger); err == nil || !strings.Contains(err.Error(), "ACME_ERROR_TIRED") {
 		t.Errorf("open: %v: expected the words of the back end", err)
 	}
-	if _, err := OpenDevice(framework.Device{Type: "acne"}, &cfg, "", logger); !errors.Is(err, framework.ErrUnsupported) || !strings.Contains(err.Error(), `did you mean "acme"`) {
+	if _, err := OpenDevice(framework.Device{Type: "acne"}, &cfg, "", logger); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), `did you mean "acme"`) {
 		t.Errorf("another type: %v: expected the nearest name", err)
 	}
 }

@@ -74,8 +74,8 @@ func kindOf(name string, cfg *config.Config, log *slog.Logger) (kind, error) {
 		}
 		names = append(names, k.name)
 	}
-	return kind{}, fmt.Errorf("%w: device %s%s: expected one of %s; devices.%s.path names the back end of others",
-		framework.ErrUnsupported, name, suggest.Hint(suggest.Name(name, names)), strings.Join(names, ", "), name)
+	return kind{}, fmt.Errorf("%w: device %q%s: expected one of %s; devices.%s.path names the back end of others",
+		framework.ErrInvalid, name, suggest.Hint(suggest.Name(name, names)), strings.Join(names, ", "), name)
 }
 
 // ChooseDevice settles which device is meant by the configuration or, if that is silent, by the program. auto takes the first
