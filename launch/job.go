@@ -78,6 +78,7 @@ type Result struct {
 	Code   int    // exit code for the launcher: 0, that of the first failure, 128+n, or 1 if output was lost
 	Rank   int    // that failed first; -1 if none
 	Signal string // that ended it, "" if it exited
+	Asked  bool   // a signal for the launcher, or the context, has ended the job
 }
 
 // hangUp ends the listener of a rank 0 that has ended, also in processes that it left

@@ -63,6 +63,7 @@ func Run(ctx context.Context, j Job) (Result, error) {
 	}
 	w.loop(ctx)
 	w.clean()
+	w.result.Asked = w.endRequested
 	over, enough := outputpump.Patience(ctx, w.endRequested, j.Signals, out.took)
 	defer enough()
 	out.drain(over)

@@ -4,7 +4,7 @@
 #
 #   wheel.sh FOLDER
 #
-# Programs and libraries need no newer glibc than 2.28, for which zig links them; where it cannot be fetched, or with
+# Machine code for GPUs goes along where make machine-code has made it. Programs and libraries need no newer glibc than 2.28, for which zig links them; where it cannot be fetched, or with
 # WHEEL_CC=native, the compiler of this machine does, and the wheel is for systems as new as this one. Environment: GO, VERSION.
 set -euo pipefail
 out=$1
@@ -39,7 +39,10 @@ trap 'rm -rf "$tools"' EXIT
 CC=$native "$go" build -o "$tools/mscclpp-kernels" ./cmd/mscclpp-kernels
 "$tools/mscclpp-kernels" build --store "${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mscclpp-go/built" --include framework/kernel/include \
 	--spec transports/shm/kernels/kernels.json --target x86-64-v2,x86-64-v3,x86-64-v4 --out "$out/lib/mscclpp/plugins/mscclpp-transport-shm.kernels"
-cp framework/kernel/include/mscclpp/* "$out/include/mscclpp"
+for code in bin/plugins/*.cubins; do # of make machine-code, if that was made
+	[ ! -e "$code" ] || cp "$code" "$out/lib/mscclpp/plugins"
+done
+cp framework/kernel/include/mscclpp/* framework/device/native/include/mscclpp/* "$out/include/mscclpp"
 cp capi/mscclpp.h "$out/include"
 cp nccl/nccl.h "$out/include/mscclpp/nccl"
 cp LICENSE THIRD_PARTY_NOTICES "$out/doc"

@@ -1,22 +1,18 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/sight"
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
-	"github.com/mscclpp-go/mscclpp/internal/socketdir"
 	"github.com/mscclpp-go/mscclpp/internal/suggest"
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
 	"github.com/mscclpp-go/mscclpp/launch"
@@ -48,6 +44,11 @@ func (a *app) launch(program string, args []string) error {
 		return verb.Usage("--tee is for output that goes to files: expected --output-dir as well")
 	}
 	if a.opts.hostfile != "" || a.opts.hosts != "" {
+		if err := a.restarts(nil); err != nil {
+			return err
+		}
+	}
+	if a.opts.hostfile != "" || a.opts.hosts != "" {
 		return a.launchHosts(program, args, cfg)
 	}
 	env, err := a.environ()
@@ -68,6 +69,9 @@ func (a *app) launch(program string, args []string) error {
 	}
 	place, err := a.place()
 	if err != nil {
+		return err
+	}
+	if err := a.restarts(place); err != nil {
 		return err
 	}
 	if a.engine.Role == launch.RoleRank && place == nil {
@@ -100,35 +104,7 @@ func (a *app) launch(program string, args []string) error {
 	if a.opts.showBinding {
 		a.printBindings(&job)
 	}
-	if err := meet(&job, cfg.Bootstrap.Family); err != nil {
-		return err
-	}
-	if job.Listener != nil {
-		defer job.Listener.Close()
-	}
-	if a.opts.dryRun {
-		return a.printJob(&job)
-	}
-	watch, err := sight.Open(cfg.Observe, place.Local, place.Node, a.reports())
-	if err != nil {
-		return err
-	}
-	job.Env, job.Failed = append(job.Env, watch.Env()...), watch.Failed
-	signals := forJob()
-	defer signal.Stop(signals) // the last messages may wait for a reader
-	job.Signals = signals
-	result, err := launch.Run(context.Background(), job)
-	watch.Close(result)
-	if err != nil || result.Code != 0 {
-		socketdir.Sweep() // of ranks that were killed while they started a plugin
-	}
-	if err != nil {
-		return &verb.Error{Code: result.Code, Err: err}
-	}
-	if result.Code != 0 {
-		return &verb.Error{Code: result.Code}
-	}
-	return nil
+	return a.perform(job, cfg)
 }
 
 // reports is where lines of the launcher go.

@@ -78,6 +78,7 @@ var numbers = []struct {
 	expected    string
 }{
 	{"np", "-n", 1, math.MaxInt, "at least 1"},
+	{"max-restarts", "--max-restarts", 0, math.MaxInt, "0 or more"},
 	{"nnodes", "--nnodes", 1, math.MaxInt, "at least 1"},
 	{"node-rank", "--node-rank", 0, math.MaxInt, "0 or more, and below --nnodes"},
 	{"master-port", "--master-port", 0, math.MaxUint16, "1 to 65535, or 0 for the default"},
@@ -90,7 +91,7 @@ var needed = []string{"hostfile", "host", "config", "chdir", "emit", "master-add
 // startFlags say how ranks are started, or where.
 var startFlags = []string{
 	"np", "nproc-per-node", "export", "nccl", "tee", "report-bindings", "chdir", "no-stdin", "nnodes", "node-rank",
-	"master-addr", "master-port", "rendezvous", "dry-run", "ssh", "agent",
+	"master-addr", "master-port", "rendezvous", "dry-run", "ssh", "agent", "max-restarts",
 }
 
 // meant refuses values that nobody can mean. 0, or -1, is what options hold when there
@@ -146,6 +147,7 @@ func newFlags(o *options) *pflag.FlagSet {
 	f.BoolVar(&o.showBinding, "report-bindings", false, "print the processors of each rank")
 	f.StringVar(&o.dir, "chdir", "", "start the program in this folder")
 	f.BoolVar(&o.noStdin, "no-stdin", false, "give rank 0 no standard input")
+	f.Int("max-restarts", 0, "start all ranks again, so often at most, when one has failed; for a job on this host alone")
 	f.IntVarP(&o.nnodes, "nnodes", "N", 0, "hosts in the job, when each of them runs mscclpp-run")
 	f.IntVar(&o.nodeRank, "node-rank", -1, "index of this host, from 0")
 	f.StringVar(&o.masterAddr, "master-addr", "", "host of rank 0")
