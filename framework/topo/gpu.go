@@ -21,10 +21,16 @@ type GPU struct {
 	Access []Access         `json:"access,omitempty"`
 	Fabric *Fabric          `json:"fabric,omitempty"`
 	MIG    *MIG             `json:"mig,omitempty"` // nil: the GPU cannot be partitioned, or is not
-	bus    []string
+
+	// Of AMD's GPUs: the dies with caches of their own, how the card is divided, and the network of links it is in.
+	XCDs      int    `json:"xcds,omitempty"`
+	Partition string `json:"partition,omitempty"` // "CPX NPS4"
+	Hive      string `json:"hive,omitempty"`
+
+	bus []string
 }
 
-// Link is a bundle of NVLinks that lead to one place.
+// Link is a bundle of NVLinks, or of AMD's xGMI links, that lead to one place.
 type Link struct {
 	Peer    string `json:"peer"` // PCI address of a GPU, or Switch, or CPU
 	Count   int    `json:"count"`
@@ -124,12 +130,20 @@ func (g GPU) NVLinks(p GPU) (count int, through string) {
 }
 
 // Between is how two GPUs are joined, in the words of nvidia-smi: NV18, or the
-// distance on PCIe.
+// distance on PCIe. AMD's links are XGMI1.
 func (h *Host) Between(a, b GPU) string {
 	if n, _ := a.NVLinks(b); n > 0 {
-		return "NV" + strconv.Itoa(n)
+		return a.linkWord() + strconv.Itoa(n)
 	}
 	return h.apart(Place{NUMA: a.NUMA, bus: a.bus}, Place{NUMA: b.NUMA, bus: b.bus})
+}
+
+// linkWord begins what tables and drawings call the links of a GPU.
+func (g GPU) linkWord() string {
+	if g.Device.Type == "hip" {
+		return "XGMI"
+	}
+	return "NV"
 }
 
 // label is how tables and drawings name a GPU.

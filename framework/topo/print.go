@@ -27,6 +27,9 @@ func (h *Host) Print(w io.Writer) error {
 		fmt.Fprintf(t, "%d\t%s\t%.1f GiB\t%s\n", n.ID, or(formatList(n.CPUs), "-"), float64(n.Bytes)/(1<<30), strings.Trim(fmt.Sprint(n.Distances), "[]"))
 	}
 	for _, why := range h.Missing {
+		if len(h.GPUs) > 0 { // of another vendor
+			break
+		}
 		fmt.Fprintf(t, "\nno GPUs found: %s\n", why)
 	}
 	if len(h.NICs) > 0 {

@@ -3,6 +3,7 @@ package topo
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -10,9 +11,9 @@ import (
 // printGPUs writes what GPUs there are, and the matrix of distances as nvidia-smi
 // topo -m has it.
 func (h *Host) printGPUs(w io.Writer) {
-	fmt.Fprintf(w, "\nGPU\tdevice\tname\tarch\tmemory\tNVLink\tnode\tPCI\n")
+	fmt.Fprintf(w, "\nGPU\tdevice\tname\tarch\tmemory\t%s\tnode\tPCI\n", h.linkHeading())
 	for _, g := range h.GPUs {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.label(), g.Device, g.Name, or(g.Arch, "-"), size(g.Bytes),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.label(), g.Device, g.fullName(), or(g.Arch, "-"), size(g.Bytes),
 			g.linkText(), node(g.NUMA), or(g.PCI, "-"))
 		if g.MIG == nil {
 			continue
@@ -24,7 +25,41 @@ func (h *Host) printGPUs(w io.Writer) {
 	used := h.matrix(w)
 	fmt.Fprintln(w)
 	h.printAccess(w)
+	h.printHives(w)
 	printLegend(w, used)
+}
+
+// fullName is the name, and how one of AMD's GPUs is divided.
+func (g GPU) fullName() string {
+	words := []string{g.Name}
+	if g.XCDs > 1 {
+		words = append(words, count(g.XCDs, "XCD"))
+	}
+	if g.Partition != "" {
+		words = append(words, g.Partition)
+	}
+	return strings.Join(words, ", ")
+}
+
+// printHives says which GPUs are in one network of xGMI links.
+func (h *Host) printHives(w io.Writer) {
+	members := map[string][]string{}
+	for _, g := range h.GPUs {
+		if g.Hive != "" {
+			members[g.Hive] = append(members[g.Hive], g.label())
+		}
+	}
+	for _, hive := range slices.Sorted(maps.Keys(members)) {
+		fmt.Fprintf(w, "hive %s: %s\n", hive, strings.Join(members[hive], " "))
+	}
+}
+
+// linkHeading names the links of the GPUs that there are.
+func (h *Host) linkHeading() string {
+	if len(h.GPUs) > 0 && !slices.ContainsFunc(h.GPUs, func(g GPU) bool { return g.Device.Type != "hip" }) {
+		return "xGMI"
+	}
+	return "NVLink"
 }
 
 // linkText sums up the links of a GPU: "18 × v4 to switch".
@@ -149,6 +184,7 @@ func (h *Host) barrier(a, b GPU) string {
 var legend = []struct{ word, text string }{
 	{"X", "the device itself"},
 	{"NV", "that many NVLinks"},
+	{"XGMI", "that many xGMI links"},
 	{PIX, "at most one PCIe bridge"},
 	{PXB, "several PCIe bridges, not the host bridge"},
 	{PHB, "a PCIe host bridge"},
@@ -159,17 +195,24 @@ var legend = []struct{ word, text string }{
 // printLegend explains the words that were used.
 func printLegend(w io.Writer, used []string) {
 	fmt.Fprintln(w)
+	width := 4
+	if slices.ContainsFunc(used, func(u string) bool { return strings.HasPrefix(u, "XGMI") }) {
+		width = 5
+	}
 	for _, l := range legend {
 		word := l.word
-		if !slices.ContainsFunc(used, func(u string) bool { return u == word || word == "NV" && strings.HasPrefix(u, word) }) {
+		if !slices.ContainsFunc(used, func(u string) bool { return u == word || linked(word) && strings.HasPrefix(u, word) }) {
 			continue
 		}
-		if word == "NV" {
-			word = "NV#"
+		if linked(word) {
+			word += "#"
 		}
-		fmt.Fprintf(w, "%-4s = %s\n", word, l.text)
+		fmt.Fprintf(w, "%-*s = %s\n", width, word, l.text)
 	}
 }
+
+// linked tells the words that have a number of links behind them.
+func linked(word string) bool { return word == "NV" || word == "XGMI" }
 
 func size(bytes uint64) string {
 	if bytes == 0 {

@@ -57,6 +57,9 @@ func anonymous(g GPU, i int) GPU {
 	if g.UUID != "" {
 		g.UUID = fmt.Sprintf("GPU-00000000-0000-0000-0000-%012x", i)
 	}
+	if g.Hive != "" {
+		g.Hive = "recorded"
+	}
 	if g.MIG != nil {
 		parts := slices.Clone(g.MIG.Parts)
 		for j := range parts {

@@ -207,7 +207,7 @@ func (d *drawing) column(c column) {
 		d.labeled(class, at, n.Name, n.Link+" "+speed(n.Mbps), n.PCI)
 	}
 	for _, g := range c.gpus {
-		class, second := "gpu", strings.TrimPrefix(g.Name, "NVIDIA ")
+		class, second := "gpu", strings.TrimPrefix(strings.TrimPrefix(g.Name, "NVIDIA "), "AMD Instinct ")
 		if g.MIG != nil {
 			class, second = "parts", fmt.Sprintf("MIG, %s", count(len(g.MIG.Parts), "part"))
 		}
@@ -254,7 +254,7 @@ func (d *drawing) direct() {
 			y, depth := from.y+boxH, arcDepth*(j+1)
 			x0, x1 := from.middle()+6*(j+1), to.middle()-6*(j+1)
 			d.bundle(fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x0, y, x0, y+depth*4/3, x1, y+depth*4/3, x1, to.y+boxH), n)
-			d.text((x0+x1)/2, y+depth-4, "small mid", fmt.Sprintf("NV%d", n))
+			d.text((x0+x1)/2, y+depth-4, "small mid", fmt.Sprintf("%s%d", a.linkWord(), n))
 			deepest = max(deepest, depth)
 		}
 	}

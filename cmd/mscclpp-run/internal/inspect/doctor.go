@@ -4,6 +4,7 @@ package inspect
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,6 +43,7 @@ func Doctor(env *verb.Env) *cobra.Command {
 			list = append(list, examineHost("/")...)
 			list = append(list, examineTools()...)
 			list = append(list, examineDevices("/")...)
+			list = append(list, examineAMD(os.DirFS("/"), os.LookupEnv)...)
 			cfg, err := env.Config()
 			if err != nil {
 				list = append(list, finding{"configuration", fail, err.Error()})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/plugins"
 )
 
@@ -107,5 +108,28 @@ func TestReport(t *testing.T) {
 	var c *verb.Error
 	if err := report(env, []finding{{"a", fail, "broken"}}, "json"); !errors.As(err, &c) || c.Code != 1 || !strings.Contains(out.String(), `"grade":"FAIL"`) {
 		t.Errorf("%v, %q", err, out.String())
+	}
+}
+
+func TestExamineAMD(t *testing.T) {
+	env := map[string]string{}
+	lookup := func(name string) (string, bool) { v, set := env[name]; return v, set }
+	if list := examineAMD(topo.Replay("sys/"), lookup); list != nil {
+		t.Errorf("without the driver: %+v", list)
+	}
+	recording, err := os.ReadFile("../../../../framework/topo/kfd/testdata/mi250.machine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list := examineAMD(topo.Replay(string(recording)), lookup); len(list) != 1 || list[0].Grade != good || list[0].Detail != "8 of gfx90a; xGMI links join 12 of 28 pairs" {
+		t.Errorf("%+v", list)
+	}
+	env["ROCR_VISIBLE_DEVICES"] = "3,4"
+	if list := examineAMD(topo.Replay(string(recording)), lookup); len(list) != 2 || list[1].Grade != note || list[1].Detail != "programs see 2 of them: ROCR_VISIBLE_DEVICES=3,4" {
+		t.Errorf("%+v", list)
+	}
+	hidden := strings.ReplaceAll(string(recording), "dev/kfd", "dev/other")
+	if list := examineAMD(topo.Replay(hidden), lookup); len(list) != 1 || list[0].Grade != warn || !strings.Contains(list[0].Detail, "/dev/kfd is not there") {
+		t.Errorf("%+v", list)
 	}
 }

@@ -3,6 +3,7 @@ package inspect
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,8 +15,43 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/framework/topo/kfd"
 	"github.com/mscclpp-go/mscclpp/plugins"
 )
+
+// examineAMD lists AMD's GPUs, their links, and the variables that hide some. There is nothing to list without their driver.
+func examineAMD(root fs.FS, lookup func(string) (string, bool)) []finding {
+	const area = "AMD GPUs"
+	gpus, err := kfd.GPUs(root)()
+	if err != nil {
+		return []finding{{area, warn, err.Error()}}
+	}
+	if len(gpus) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%d of %s", len(gpus), gpus[0].Arch)
+	if gpus[0].Partition != "" {
+		text += ", " + gpus[0].Partition
+	}
+	joined, pairs := 0, 0
+	for i, a := range gpus {
+		for _, b := range gpus[i+1:] {
+			pairs++
+			if n, _ := a.NVLinks(b); n > 0 {
+				joined++
+			}
+		}
+	}
+	if pairs > 0 {
+		text += fmt.Sprintf("; xGMI links join %d of %d pairs", joined, pairs)
+	}
+	visible, reasons := kfd.Visible(gpus, lookup)
+	out := []finding{{area, good, text}}
+	if len(reasons) > 0 {
+		out = append(out, finding{area, note, fmt.Sprintf("programs see %d of them: %s", len(visible), strings.Join(reasons, ", "))})
+	}
+	return out
+}
 
 // examineHost looks at what every job needs of the system. root is "/" but in tests.
 func examineHost(root string) []finding {

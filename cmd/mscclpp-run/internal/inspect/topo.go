@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
+	"github.com/mscclpp-go/mscclpp/framework/topo/kfd"
 	"github.com/mscclpp-go/mscclpp/framework/topo/nvml"
 	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
 )
@@ -68,9 +69,9 @@ func (v *topoVerb) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if v.record {
-		return topo.Record(root, out, find)
+		return topo.Record(root, out, find, kfd.GPUs(root))
 	}
-	h, err := topo.Read(root, find)
+	h, err := topo.Read(root, find, kfd.GPUs(root))
 	if err != nil {
 		return err
 	}
