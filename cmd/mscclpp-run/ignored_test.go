@@ -37,7 +37,7 @@ func TestFlagsThatWouldBeIgnored(t *testing.T) {
 		"nccl --config x.yaml":                                        "nccl: it reads no configuration: expected no --config",
 		"conform --list --device host":                                "conform: --device beside --list",
 		"conform --list -v":                                           "conform: --verbose beside --list",
-		"plan show --trace --svg - x.json":                            "plan show: --trace beside --svg -",
+		"plan show --events --svg - x.json":                           "plan show: --events beside --svg -",
 		"plan compile " + plan + " --ranks 4":                         "plan compile: --ranks beside " + plan,
 		"plan compile " + plan + " --in-place":                        "plan compile: --in-place beside " + plan,
 		"plan compile " + plan + " --per-host 2":                      "plan compile: --per-host beside " + plan,

@@ -15,17 +15,20 @@ import (
 func TestNoFlagHasTwoMeanings(t *testing.T) {
 	launcher := newFlags(&options{})
 	for i := range verbs {
-		verbs[i].prepare(&app{}).Flags().VisitAll(func(f *pflag.Flag) {
-			if f.Name == "help" || verbs[i].name == "simulate" && f.Name == "hosts" {
-				return // simulate refuses the launcher's: another test
-			}
-			if other := launcher.Lookup(f.Name); other != nil {
-				t.Errorf("--%s belongs to %s and, as --%s, to the launcher", f.Name, verbs[i].name, other.Name)
-			}
-			if f.Shorthand != "" && launcher.ShorthandLookup(f.Shorthand) != nil {
-				t.Errorf("-%s is --%s of %s and --%s of the launcher", f.Shorthand, f.Name, verbs[i].name, launcher.ShorthandLookup(f.Shorthand).Name)
-			}
-		})
+		c := verbs[i].prepare(&app{})
+		for _, c := range append(c.Commands(), c) { // also of plan show
+			c.Flags().VisitAll(func(f *pflag.Flag) {
+				if f.Name == "help" || verbs[i].name == "simulate" && f.Name == "hosts" {
+					return // simulate refuses the launcher's: another test
+				}
+				if other := launcher.Lookup(f.Name); other != nil {
+					t.Errorf("--%s belongs to %s and, as --%s, to the launcher", f.Name, c.Name(), other.Name)
+				}
+				if f.Shorthand != "" && launcher.ShorthandLookup(f.Shorthand) != nil {
+					t.Errorf("-%s is --%s of %s and --%s of the launcher", f.Shorthand, f.Name, c.Name(), launcher.ShorthandLookup(f.Shorthand).Name)
+				}
+			})
+		}
 	}
 }
 

@@ -110,7 +110,7 @@ func TestDrawing(t *testing.T) {
 		if err := xml.Unmarshal(text, new(struct{})); err != nil && !hangs {
 			t.Errorf("%s: %v", file, err)
 		}
-		out, _ := run(t, "show", file, "--trace")
+		out, _ := run(t, "show", file, "--events")
 		if events, boxes := strings.Count(out, `{"event":`), strings.Count(string(text), "<title>"); events != boxes {
 			t.Errorf("%s: %d boxes, expected one for each of %d events", file, boxes, events)
 		}
