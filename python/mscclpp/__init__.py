@@ -24,13 +24,16 @@ __all__ = [
     "InvalidUsage", "PeerError", "ClosedError", "PluginError", "TimeoutError", "InProgressError", "FailedError",
     "DeviceHandle", "RegisteredMemory", "Window", "MemoryChannel", "PortChannel", "SwitchChannel", "Proxy",
     "library_version", "supports", "get_include", "get_lib", "env", "version",
-    "CommGroup", "Host2HostSemaphore", "GpuBuffer", "RawGpuBuffer",
+    "ExecutionPlan", "Executor", "PacketType", "CommGroup", "Host2HostSemaphore", "GpuBuffer", "RawGpuBuffer",
 ]
 __version__ = "0.1.0"
 version = {"version": __version__, "git_commit": ""}
 """The package's version, as a dictionary; library_version() has the commit of the C library."""
 
-_LATER = {"CommGroup": "_groups", "Host2HostSemaphore": "_groups", "GpuBuffer": "_gpu_buffer", "RawGpuBuffer": "_gpu_buffer", "utils": ""}
+_LATER = {
+    "ExecutionPlan": "_plans", "Executor": "_plans", "PacketType": "_plans", "CommGroup": "_groups", "Host2HostSemaphore": "_groups",
+    "GpuBuffer": "_gpu_buffer", "RawGpuBuffer": "_gpu_buffer", "utils": "",
+}
 
 
 def __getattr__(name: str):

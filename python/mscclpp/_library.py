@@ -41,6 +41,12 @@ class CallOptions(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("stream", c_void_p), ("algorithm", c_char_p), ("scale", c_double)]
 
 
+class ExecuteOptions(ctypes.Structure):
+    """mscclpp_execute_options_t."""
+
+    _fields_ = [("size", c_size_t), ("stream", c_void_p), ("op", c_int32), ("packet_bytes", c_int32), ("keep_input", c_int32)]
+
+
 _handle, _out, _options = c_void_p, POINTER(c_void_p), c_void_p
 _counts = POINTER(c_size_t)
 
@@ -105,6 +111,14 @@ FUNCTIONS = {
     "plan_program_create": [_out],
     "plan_program_call": [_handle, c_char_p, c_size_t, WriteFunction, c_void_p],
     "plan_program_free": [_handle],
+    "plan_read": [c_char_p, _out],
+    "plan_parse": [c_char_p, c_size_t, _out],
+    "plan_describe": [_handle, WriteFunction, c_void_p],
+    "plan_check": [_handle, WriteFunction, c_void_p],
+    "plan_free": [_handle],
+    "executor_create": [_handle, _handle, _out],
+    "executor_execute": [_handle, c_void_p, c_size_t, c_void_p, c_size_t, c_int32, _options],
+    "executor_free": [_handle],
 }
 _OTHERS = {
     "abi_version": ([], c_uint32),
