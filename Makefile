@@ -11,7 +11,7 @@ GOLANGCI  = 2.15.0
 # of arithmetic, of costs, of plugins that are other processes, and of jobs whose programs they build without it. It makes
 # them many times slower and finds nothing there; the stage test runs them all. scripts/raced.sh has the packages.
 UNRACED   = TestKernelsOnGrids TestKernelsWithThreads TestCopyAnySizeAndAlignment TestChoiceIsTheModels TestModeledRowsServeAllCalls \
-	TestSlowLinksMoveThresholdsDown TestConformanceAsPlugin TestDeath TestVerbsInAJob TestTuneInAJob TestEndsOfAJobWithHandedStreams \
+	TestSlowLinksMoveThresholdsDown TestConformanceAsPlugin TestDeath TestVerbsInAJob TestTuneInAJob TestPlansInAJob TestEndsOfAJobWithHandedStreams \
 	TestLongMessages TestCostOfACallForTheHost TestCostOfTheAbortCheck TestCostBetweenKernels TestCostOfData TestCostForAMultiplication \
 	TestDirectReduceBits
 # Tests that hold what runs to a time or a speed. CI runs them by themselves when all else is done, so that nothing

@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,17 +25,33 @@ type installed struct{ launcher, images string }
 
 func install(t *testing.T) installed {
 	t.Helper()
-	dir := t.TempDir()
+	dir, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return installed{filepath.Join(dir, "mscclpp-run"), collectivetest.HostImages(t)}
+}
+
+// programs builds both once for all tests: most of the time of each would go by for that. TestMain removes them.
+var programs = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "mscclpp-run-test-")
+	if err != nil {
+		return "", err
+	}
+	built = dir
 	for out, program := range map[string]string{
 		dir + "/mscclpp-run":                   ".",
 		dir + "/plugins/mscclpp-transport-shm": "../../transports/shm/cmd/mscclpp-transport-shm",
 	} {
 		if text, err := exec.Command("go", "build", "-o", out, program).CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", program, err, text)
+			return "", fmt.Errorf("build %s: %w\n%s", program, err, text)
 		}
 	}
-	return installed{filepath.Join(dir, "mscclpp-run"), collectivetest.HostImages(t)}
-}
+	return dir, nil
+})
+
+// built is the folder of programs, where there is one.
+var built string
 
 // run returns both outputs and the exit code of the launcher.
 func (i installed) run(t *testing.T, args ...string) (stdout, stderr string, code int) {
