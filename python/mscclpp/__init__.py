@@ -19,6 +19,13 @@ from ._objects import DeviceHandle, MemoryChannel, PortChannel, Proxy, Registere
 from ._types import DataType, ReduceOp
 from ._unique_id import UniqueId
 
+TYPE_CHECKING = False  # checkers of types take it for true
+if TYPE_CHECKING:
+    from . import utils
+    from ._gpu_buffer import GpuBuffer, RawGpuBuffer
+    from ._groups import CommGroup, Host2HostSemaphore
+    from ._plans import ExecutionPlan, Executor, PacketType
+
 __all__ = [
     "Communicator", "UniqueId", "DataType", "ReduceOp", "Error", "ErrorCode", "UnavailableError", "UnsupportedError",
     "InvalidUsage", "PeerError", "ClosedError", "PluginError", "TimeoutError", "InProgressError", "FailedError",

@@ -10,6 +10,10 @@ from . import _errors, _streams, _types
 from ._buffers import Buffer, from_buffer, resolve
 from ._library import CallOptions
 
+TYPE_CHECKING = False  # checkers of types take it for true
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _known = _types.cache
 _ndarray = None  # numpy.ndarray, once one was seen
 _tensor = None  # torch.Tensor likewise
@@ -51,7 +55,8 @@ def _stream_options(stream: int):
 class Collectives:
     """The collectives and messages of a communicator."""
 
-    def all_reduce(self, send, recv=None, op=_types.ReduceOp.SUM, *, stream=None, algorithm=None, scale=None) -> None:
+    def all_reduce(self, send: object, recv: object = None, op: int = _types.ReduceOp.SUM,
+                   *, stream: object = None, algorithm: str | None = None, scale: float | None = None) -> None:
         """Reduce the elements of all ranks, and give the result to all.
 
         Args:
@@ -89,7 +94,8 @@ class Collectives:
         count, code = self._sizes("all_reduce", a, b, 1, 1, reduces=True)
         self._call(self._lib.all_reduce, "all_reduce", (a.address, b.address, count, code, int(op)), (a, b), b, stream, algorithm, scale)
 
-    def reduce(self, send, recv=None, op=_types.ReduceOp.SUM, root: int = 0, *, stream=None, algorithm=None, scale=None) -> None:
+    def reduce(self, send: object, recv: object = None, op: int = _types.ReduceOp.SUM, root: int = 0,
+               *, stream: object = None, algorithm: str | None = None, scale: float | None = None) -> None:
         """Reduce n elements of all ranks to recv of root, where None is for the result in send. Arguments as all_reduce."""
         if algorithm is scale is None and type(root) is int and isinstance(op, int):
             short = self._arrays(send, send if recv is None or self._rank != root else recv, 1, 1, stream)
@@ -101,7 +107,8 @@ class Collectives:
         self._call(self._lib.reduce, "reduce", (a.address, b.address, count, code, int(op), root), (a, b),
                    b if self.rank == root else None, stream, algorithm, scale)
 
-    def reduce_scatter(self, send, recv=None, op=_types.ReduceOp.SUM, *, stream=None, algorithm=None, scale=None) -> None:
+    def reduce_scatter(self, send: object, recv: object = None, op: int = _types.ReduceOp.SUM,
+                       *, stream: object = None, algorithm: str | None = None, scale: float | None = None) -> None:
         """Reduce size*n elements, and give each rank its own n of the result: in recv, or in its part of send for None."""
         if self._host and type(send) is type(recv) is _ndarray and stream is algorithm is scale is self._held and isinstance(op, int):
             try:
@@ -125,7 +132,7 @@ class Collectives:
         count, code = self._sizes("reduce_scatter", a, b, self.size, 1, reduces=True)
         self._call(self._lib.reduce_scatter, "reduce_scatter", (a.address, b.address, count, code, int(op)), (a, b), b, stream, algorithm, scale)
 
-    def all_gather(self, send, recv, *, stream=None, algorithm=None) -> None:
+    def all_gather(self, send: object, recv: object, *, stream: object = None, algorithm: str | None = None) -> None:
         """Gather n elements of each rank in recv of all, which has size*n, in the order of ranks; send None: its part of recv."""
         if self._host and type(send) is type(recv) is _ndarray and stream is algorithm is self._held:
             try:
@@ -149,7 +156,7 @@ class Collectives:
         count, code = self._sizes("all_gather", a, b, 1, self.size)
         self._call(self._lib.all_gather, "all_gather", (a.address, b.address, count, code), (a, b), b, stream, algorithm)
 
-    def broadcast(self, send, recv=None, root: int = 0, *, stream=None, algorithm=None) -> None:
+    def broadcast(self, send: object, recv: object = None, root: int = 0, *, stream: object = None, algorithm: str | None = None) -> None:
         """Copy n elements of root's send to recv of all, where None is for send itself. send is read on root alone, and may be None elsewhere."""
         if algorithm is None and type(root) is int:
             short = self._arrays(send, send if recv is None else recv, 1, 1, stream)
@@ -161,7 +168,7 @@ class Collectives:
         self._call(self._lib.broadcast, "broadcast", (a.address, b.address, count, code, root), (a, b),
                    b if recv is not None or self.rank != root else None, stream, algorithm)
 
-    def gather(self, send, recv=None, root: int = 0, *, stream=None, algorithm=None) -> None:
+    def gather(self, send: object, recv: object = None, root: int = 0, *, stream: object = None, algorithm: str | None = None) -> None:
         """Collect n elements of each rank in root's recv, which has size*n, in the order of ranks. recv is used on root alone."""
         a = resolve(send, "gather: send", stream)
         if self.rank == root:
@@ -172,7 +179,7 @@ class Collectives:
             count, code = self._sizes("gather", a, a, 1, 1)
         self._call(self._lib.gather, "gather", (a.address, b.address if b else None, count, code, root), (a, b), b, stream, algorithm)
 
-    def scatter(self, send, recv, root: int = 0, *, stream=None, algorithm=None) -> None:
+    def scatter(self, send: object, recv: object, root: int = 0, *, stream: object = None, algorithm: str | None = None) -> None:
         """Send n elements of root's send, which has size*n, to recv of each rank. send is used on root alone."""
         b = resolve(recv, "scatter: recv", stream)
         if self.rank == root:
@@ -183,7 +190,7 @@ class Collectives:
             count, code = self._sizes("scatter", b, b, 1, 1)
         self._call(self._lib.scatter, "scatter", (a.address if a else None, b.address, count, code, root), (a, b), b, stream, algorithm)
 
-    def all_to_all(self, send, recv, *, stream=None, algorithm=None) -> None:
+    def all_to_all(self, send: object, recv: object, *, stream: object = None, algorithm: str | None = None) -> None:
         """Send the n elements at r*n of send to each rank r, and receive as many from it at r*n of recv."""
         if algorithm is None:
             short = self._arrays(send, recv, self._size or 1, self._size, stream)
@@ -193,7 +200,9 @@ class Collectives:
         count, code = self._sizes("all_to_all", a, b, self.size, self.size)
         self._call(self._lib.all_to_all, "all_to_all", (a.address, b.address, count, code), (a, b), b, stream, algorithm)
 
-    def all_to_all_v(self, send, send_counts, recv, recv_counts, send_offsets=None, recv_offsets=None, *, stream=None, algorithm=None) -> None:
+    def all_to_all_v(self, send: object, send_counts: Iterable[int], recv: object, recv_counts: Iterable[int],
+                     send_offsets: Iterable[int] | None = None, recv_offsets: Iterable[int] | None = None,
+                     *, stream: object = None, algorithm: str | None = None) -> None:
         """Send send_counts[r] elements at send_offsets[r] to each rank r, and receive recv_counts[r] at recv_offsets[r].
 
         Counts and offsets are in elements. Without offsets the parts lie one after the other.
@@ -204,7 +213,7 @@ class Collectives:
         n2, o2 = self._layout("all_to_all_v: recv", b, unit, recv_counts, recv_offsets)
         self._call(self._lib.all_to_all_v, "all_to_all_v", (a.address, n1, o1, b.address, n2, o2, code), (a, b), b, stream, algorithm)
 
-    def send(self, buffer, peer: int, *, stream=None, algorithm=None) -> None:
+    def send(self, buffer: object, peer: int, *, stream: object = None, algorithm: str | None = None) -> None:
         """Send a message to a peer. Messages between two ranks in one direction are matched in their order."""
         if algorithm is None and type(peer) is int:
             short = self._arrays(buffer, buffer, 1, 1, stream)
@@ -214,7 +223,7 @@ class Collectives:
         count, code = self._sizes("send", a, a, 1, 1)
         self._call(self._lib.send, "send", (a.address, count, code, peer), (a,), None, stream, algorithm)
 
-    def recv(self, buffer, peer: int, *, stream=None, algorithm=None) -> None:
+    def recv(self, buffer: object, peer: int, *, stream: object = None, algorithm: str | None = None) -> None:
         """Receive a message of a peer, which has as many elements as buffer."""
         if algorithm is None and type(peer) is int:
             short = self._arrays(buffer, buffer, 1, 1, stream)
@@ -224,7 +233,7 @@ class Collectives:
         count, code = self._sizes("recv", b, b, 1, 1)
         self._call(self._lib.recv, "recv", (b.address, count, code, peer), (b,), b, stream, algorithm)
 
-    def barrier(self, *, stream=None) -> None:
+    def barrier(self, *, stream: object = None) -> None:
         """Wait, on the device, until all ranks have called it."""
         self._call(self._lib.barrier, "barrier", (), (), None, stream, None)
 

@@ -12,6 +12,10 @@ from ._library import CommOptions, LogFunction, UniqueIdBytes, WriteFunction, li
 from ._objects import Objects, nanoseconds
 from ._unique_id import UniqueId
 
+TYPE_CHECKING = False  # checkers of types take it for true
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
 __all__ = ["Communicator"]
 
 
@@ -42,7 +46,9 @@ class Communicator(Collectives, Objects):
         UnavailableError: this machine lacks the device, a plugin or a kernel.
     """
 
-    def __init__(self, id=None, rank=None, size=None, *, device=None, config=None, settings=None, log=None, timeout=None, join=True):
+    def __init__(self, id: UniqueId | bytes | None = None, rank: int | None = None, size: int | None = None, *, device: str | None = None,
+                 config: str | None = None, settings: Mapping[str, object] | Iterable[str] | None = None,
+                 log: Callable[[int, str], object] | None = None, timeout: float | None = None, join: bool = True) -> None:
         self._closed = True  # until there is something to close
         lib = self._lib = library()
         o = CommOptions(size=ctypes.sizeof(CommOptions))
@@ -182,7 +188,7 @@ class Communicator(Collectives, Objects):
         new._joined()
         return new
 
-    def shrink(self, excluded, *, abort: bool = False) -> Communicator:
+    def shrink(self, excluded: Iterable[int], *, abort: bool = False) -> Communicator:
         """Make a communicator without some ranks, in the order of their numbers, for when these have failed or are to leave.
 
         Only the ranks that stay call it, all with the same ranks; this communicator may have failed, and has to be ended by
@@ -216,7 +222,7 @@ class Communicator(Collectives, Objects):
         self._check(self._lib.comm_exchange(self._handle, data, len(data), room))
         return [room.raw[r * len(data):(r + 1) * len(data)] for r in range(size)]
 
-    def settle(self, streams=(), timeout: float | None = None) -> None:
+    def settle(self, streams: Iterable[object] = (), timeout: float | None = None) -> None:
         """Wait until the given streams of the device have no work left, at most timeout seconds."""
         values = [_streams.pointer(s) for s in streams]
         self._check(self._lib.comm_settle(self._handle, (c_void_p * len(values))(*values), len(values), nanoseconds(timeout)))
@@ -281,7 +287,7 @@ class Communicator(Collectives, Objects):
         """
         return _Group(self)
 
-    def prepare(self, collective: str, dtype) -> None:
+    def prepare(self, collective: str, dtype: object) -> None:
         """Load the kernels that calls of a collective may choose for a type, so that the first call need not, and may be captured."""
         self._check(self._lib.prepare(self._handle, collective.encode(), _types.data_type(dtype)))
 

@@ -30,6 +30,22 @@ class Env:
 
     __slots__ = (*_TEXTS, "cache_dir", "home", "configuration", "cuda_ipc_use_default_stream", "ib_gid_index")
 
+    debug: str
+    debug_subsys: str
+    debug_file: str
+    hca_devices: str
+    hostid: str
+    socket_family: str
+    socket_ifname: str
+    comm_id: str
+    ibv_mode: str
+    npkit_dump_dir: str
+    cache_dir: str
+    home: str
+    configuration: dict[str, str]
+    cuda_ipc_use_default_stream: bool
+    ib_gid_index: int
+
     def __init__(self, variables) -> None:
         def put(name, value):
             object.__setattr__(self, name, value)

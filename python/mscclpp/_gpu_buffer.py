@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import threading
 
-from . import _errors
 from ._communicator import Communicator
 from ._unique_id import UniqueId
 from .utils import _device
+
+TYPE_CHECKING = False  # checkers of types take it for true
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 __all__ = ["GpuBuffer", "RawGpuBuffer"]
 
@@ -36,7 +40,7 @@ class RawGpuBuffer:
         UnavailableError: there is no such device, or not enough memory.
     """
 
-    def __init__(self, nelems: int, device=None) -> None:
+    def __init__(self, nelems: int, device: object = None) -> None:
         if not isinstance(nelems, int) or nelems <= 0:
             raise ValueError("Shape must be positive.")
         self._memory = _owner(device).alloc(nelems)
@@ -56,7 +60,7 @@ class RawGpuBuffer:
         kind, number = self._memory.__dlpack_device__()
         return number if kind == 2 else -1
 
-    def to_dlpack(self, data_type="uint8", shape=None, strides=None):
+    def to_dlpack(self, data_type: object = "uint8", shape: Sequence[int] | None = None, strides: Sequence[int] | None = None) -> object:
         """Return a capsule of DLPack, which keeps the memory: torch.utils.dlpack.from_dlpack(b.to_dlpack("torch.float16"))."""
         from ._dlpack import capsule
         number = self.device_id()
@@ -89,7 +93,8 @@ class RawGpuBuffer:
             memory.close()
 
 
-def GpuBuffer(shape, dtype=float, strides=None, order: str = "C", device=None):
+def GpuBuffer(shape: int | Sequence[int], dtype: object = float, strides: Sequence[int] | None = None, order: str = "C",
+              device: object = None) -> Any:
     """Return an array of CuPy on zeroed memory that other ranks can be given access to; it has the arguments of cupy.ndarray.
 
     Args:

@@ -6,6 +6,12 @@ from . import _errors
 from ._communicator import Communicator
 from ._unique_id import UniqueId
 
+TYPE_CHECKING = False  # checkers of types take it for true
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ._objects import MemoryChannel, PortChannel
+
 __all__ = ["CommGroup", "Host2HostSemaphore"]
 
 
@@ -24,7 +30,8 @@ class CommGroup:
         nranks_per_node: how many of them are on this host.
     """
 
-    def __init__(self, mpi_comm=None, torch_group=None, interfaceIpPortTrio: str = "", rank=None, size=None, *, device=None) -> None:
+    def __init__(self, mpi_comm: object = None, torch_group: object = None, interfaceIpPortTrio: str = "", rank: int | None = None,
+                 size: int | None = None, *, device: str | None = None) -> None:
         if interfaceIpPortTrio:
             raise _errors.make(2, "CommGroup by interface, address and port: expected a launcher, mpi_comm or torch_group: a job of this library has a secret")
         if mpi_comm is not None:
@@ -53,12 +60,12 @@ class CommGroup:
         """Wait, on the host, until all ranks are here."""
         self.communicator.exchange(b"\0")
 
-    def make_memory_channels(self, tensor, peers) -> dict:
+    def make_memory_channels(self, tensor: object, peers: Iterable[int]) -> dict[int, MemoryChannel]:
         """Return a memory channel to each of some peers, which do the same; all open the memory of their tensor to the others."""
         memory = self._memory(tensor)
         return {peer: self.communicator.memory_channel(peer, memory) for peer in sorted(peers)}
 
-    def make_port_channels(self, tensor, peers) -> dict:
+    def make_port_channels(self, tensor: object, peers: Iterable[int]) -> dict[int, PortChannel]:
         """Return a port channel to each of some peers, which do the same; puts read and write the memory of the tensors."""
         memory = self._memory(tensor)
         return {peer: self.communicator.port_channel(peer, memory, memory) for peer in sorted(peers)}

@@ -9,6 +9,12 @@ from . import _errors
 from ._buffers import Buffer, resolve
 from ._library import ProxyFunction
 
+TYPE_CHECKING = False  # checkers of types take it for true
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ._communicator import Communicator
+
 __all__ = ["DeviceHandle", "RegisteredMemory", "Window", "MemoryChannel", "PortChannel", "SwitchChannel", "Proxy"]
 
 
@@ -38,7 +44,7 @@ class _Object:
 
     _free = ""
 
-    def __init__(self, comm, handle: int) -> None:
+    def __init__(self, comm: Communicator, handle: int) -> None:
         self._comm, self._handle = comm, handle
         comm._parts.append(self)
 
@@ -85,7 +91,7 @@ class RegisteredMemory(_Object):
 
     _free = "memory_free"
 
-    def __init__(self, comm, handle: int, keep=None) -> None:
+    def __init__(self, comm: Communicator, handle: int, keep: object = None) -> None:
         super().__init__(comm, handle)
         self._keep = keep
         address, size = c_void_p(), c_size_t()
@@ -136,7 +142,7 @@ class RegisteredMemory(_Object):
             raise BufferError("memory of mscclpp is given as it is: expected no copy, and its own device")
         return self.to_dlpack()
 
-    def to_dlpack(self, data_type="uint8", shape=None, strides=None):
+    def to_dlpack(self, data_type: object = "uint8", shape: Sequence[int] | None = None, strides: Sequence[int] | None = None) -> object:
         """Return a capsule of DLPack, which keeps the memory: elements of a type, such as ``torch.float16``, in a shape.
 
         Args:
@@ -157,7 +163,7 @@ class RegisteredMemory(_Object):
         from ._driver import driver
         return driver().read(self.__dlpack_device__()[1], self._address + offset, size)
 
-    def write(self, data, offset: int = 0) -> None:
+    def write(self, data: object, offset: int = 0) -> None:
         """Copy a buffer of the host to an offset; on a GPU when its default stream has done what is on it."""
         source = resolve(data, "write")
         if source.device is not None:
@@ -244,7 +250,7 @@ class Proxy(_Object):
 
     _free = "proxy_free"
 
-    def __init__(self, comm, slots: int, handler) -> None:
+    def __init__(self, comm: Communicator, slots: int, handler: Callable[[Proxy, int, int, int], object]) -> None:
         self._problem = None
 
         def call(_, first, second, position):
@@ -305,7 +311,7 @@ class Objects:
         """Return so many bytes of zeroed memory of the device that other ranks can be given access to."""
         return RegisteredMemory(self, self._make("memory_alloc", size))
 
-    def register(self, array) -> RegisteredMemory:
+    def register(self, array: object) -> RegisteredMemory:
         """Make the memory of an array usable where RegisteredMemory is asked for; it is kept until that ends.
 
         On a GPU it must lie within one allocation of the driver. On the host it may be any memory, which other processes cannot map.
@@ -336,7 +342,7 @@ class Objects:
         """Make a switch channel over memory of one size of all ranks; its last 128 bytes belong to the channel. Collective."""
         return SwitchChannel(self, self._make("switch_channel", memory._handle))
 
-    def proxy(self, slots: int, handler) -> Proxy:
+    def proxy(self, slots: int, handler: Callable[[Proxy, int, int, int], object]) -> Proxy:
         """Make a proxy with a ring of so many triggers, a power of two.
 
         Args:

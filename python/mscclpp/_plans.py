@@ -100,7 +100,7 @@ class Executor:
         comm: a Communicator, or what has one as its attribute ``communicator``.
     """
 
-    def __init__(self, comm) -> None:
+    def __init__(self, comm: object) -> None:
         self._comm = getattr(comm, "communicator", comm)
         self._prepared: dict = {}
 

@@ -10,6 +10,10 @@ import sys
 from . import _errors, _types
 from ._buffers import resolve
 
+TYPE_CHECKING = False  # checkers of types take it for true
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
 __all__ = ["Kernel", "KernelBuilder", "compile_source", "pack", "get_device_arch", "torch_dtype_to_mscclpp_dtype", "is_torch_tensor"]
 
 
@@ -29,7 +33,7 @@ def _device(device) -> int:
     return int(number or "0")
 
 
-def get_device_arch(device=None) -> str:
+def get_device_arch(device: object = None) -> str:
     """Return the architecture of a GPU, such as sm_90.
 
     Raises:
@@ -52,14 +56,15 @@ class Kernel:
         FailedError: the driver does not take the image, or finds no such kernel.
     """
 
-    def __init__(self, image: bytes, kernel_name: str, device=None) -> None:
+    def __init__(self, image: bytes, kernel_name: str, device: object = None) -> None:
         from ._driver import driver
         self._driver, self._number = driver(), _device(device)
         self._module = self._driver.load(self._number, bytes(image))
         self._function = self._driver.function(self._number, self._module, kernel_name)
         self.name = kernel_name
 
-    def launch_kernel(self, params: bytes, nblocks: int, nthreads: int, shared: int = 0, stream=None) -> None:
+    def launch_kernel(self, params: bytes, nblocks: int | Sequence[int], nthreads: int | Sequence[int], shared: int = 0,
+                      stream: object = None) -> None:
         """Put the kernel on a stream.
 
         Args:
@@ -86,7 +91,8 @@ def _three(n) -> tuple[int, int, int]:
     return (*values, 1, 1)[:3]
 
 
-def compile_source(source: str, *, device=None, arch: str | None = None, name: str = "kernel.cu", options=()) -> bytes:
+def compile_source(source: str, *, device: object = None, arch: str | None = None, name: str = "kernel.cu",
+                   options: Iterable[str] = ()) -> bytes:
     """Compile CUDA C++ by NVRTC, and return machine code; ``#include <mscclpp/device.h>`` has the channels.
 
     Args:
@@ -115,8 +121,8 @@ class KernelBuilder:
         device: the GPU, as Kernel has it.
     """
 
-    def __init__(self, file: str | None = None, kernel_name: str = "", file_dir: str | None = None, macro_dict=None, *,
-                 source: str | None = None, device=None) -> None:
+    def __init__(self, file: str | None = None, kernel_name: str = "", file_dir: str | None = None, macro_dict: Mapping[str, object] | None = None, *,
+                 source: str | None = None, device: object = None) -> None:
         if (file is None) == (source is None):
             raise _errors.invalid("KernelBuilder: expected either a file or source")
         self._device, self._name = device, kernel_name
@@ -133,7 +139,7 @@ class KernelBuilder:
         return Kernel(self._image, self._name, self._device)
 
 
-def pack(*args) -> bytes:
+def pack(*args: object) -> bytes:
     """Return arguments of a kernel as they lie in memory, one after the other: the program provides the gaps that alignment asks for.
 
     An int or bool has 32 bits, a float is a double, ctypes objects are as they are, arrays and tensors are 64-bit addresses, and bytes
@@ -159,13 +165,13 @@ def pack(*args) -> bytes:
     return b"".join(parts)
 
 
-def is_torch_tensor(tensor) -> bool:
+def is_torch_tensor(tensor: object) -> bool:
     """Report whether something is a tensor of torch, which need not be installed."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(tensor, torch.Tensor)
 
 
-def torch_dtype_to_mscclpp_dtype(dtype) -> _types.DataType:
+def torch_dtype_to_mscclpp_dtype(dtype: object) -> _types.DataType:
     """Return the DataType for a dtype of torch; ValueError if there is none."""
     code = _types.of_dtype(dtype)
     if code is None:

@@ -3,6 +3,7 @@
 import array
 import ctypes
 import gc
+import inspect
 import os
 import pickle
 import struct
@@ -30,6 +31,32 @@ class Interface(unittest.TestCase):
     def test_all_names_exist(self):
         for name in mscclpp.__all__:
             self.assertTrue(getattr(mscclpp, name).__doc__ or name == "__version__", name)
+
+    def test_public_names_have_types(self):
+        from mscclpp import utils
+
+        def missing(where, function):
+            signature = inspect.signature(function)
+            for name, parameter in signature.parameters.items():
+                if name not in ("self", "cls") and parameter.annotation is parameter.empty:
+                    yield f"{where}({name})"
+            if signature.return_annotation is signature.empty:
+                yield f"{where} -> ?"
+        names = [(name, getattr(mscclpp, name)) for name in mscclpp.__all__] + [(name, getattr(utils, name)) for name in utils.__all__]
+        bare, seen = [], 0
+        for name, value in names:
+            if inspect.isclass(value):
+                members = [(n, inspect.getattr_static(value, n)) for n in dir(value) if not n.startswith("_") or n == "__init__"]
+                functions = [(f"{name}.{n}", getattr(m, "fget", None) or getattr(m, "__func__", m)) for n, m in members]
+            else:
+                functions = [(name, value)]
+            for where, function in functions:
+                if inspect.isfunction(function) and function.__module__.startswith("mscclpp"):
+                    seen += 1
+                    bare += missing(where, function)
+                    self.assertTrue(function.__doc__ or where.endswith("__init__"), where)
+        self.assertEqual(bare, [])
+        self.assertGreater(seen, 90)
 
     def test_versions(self):
         self.assertTrue(mscclpp.library_version())
