@@ -378,6 +378,12 @@ func TestStatusNamesTheMissingRank(t *testing.T) {
 				if code != 0 || !strings.Contains(out, "call 3 of world, allreduce of 3.906 KiB, was begun by ranks 1-3; rank 0 has not begun it") {
 					t.Errorf("code %d: %s%s", code, out, errs)
 				}
+				code, out, errs = runs(command(t, "status", job, "--dump"))
+				for r := range 4 {
+					if code != 0 || !strings.Contains(out, fmt.Sprintf("comm world: rank %d of 4: running", r)) {
+						t.Errorf("code %d: %s%s: expected the channels of rank %d", code, out, errs, r)
+					}
+				}
 				return
 			}
 		}

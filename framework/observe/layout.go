@@ -18,13 +18,16 @@ const (
 
 	ringBytes = RingRecords * 32
 
+	dumpOffset = eventsOffset + maxRings*ringBytes
+	dumpBytes  = 32 << 10
+
 	// RegionBytes is the size of the region of a rank. Pages that nothing was written to take no memory.
-	RegionBytes = eventsOffset + maxRings*ringBytes
+	RegionBytes = dumpOffset + dumpBytes
 )
 
 const (
 	magic   = 0x56524553424f4c43 // tells a region from other memory
-	version = 1
+	version = 2
 )
 
 // The state of a rank.
@@ -52,6 +55,8 @@ type header struct {
 	failedAt  int64
 	culprit   int32
 	_         int32
+	dumpAsked uint64 // how often a reader has asked for a dump
+	dumpMade  uint64 // how many of these were served; the text is of the last one
 	clockTurn uint64 // odd while the clock is written
 	clock     Clock
 	job       [64]byte

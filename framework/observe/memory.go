@@ -98,6 +98,8 @@ func (r region) name(i int) *[nameBytes]byte {
 	return (*[nameBytes]byte)(unsafe.Add(r.at, namesOffset+i*nameBytes))
 }
 
+func (r region) dump() *[dumpBytes]byte { return (*[dumpBytes]byte)(unsafe.Add(r.at, dumpOffset)) }
+
 func (r region) record(ring int, position uint64) *Record {
 	return (*Record)(unsafe.Add(r.at, eventsOffset+ring*ringBytes+int(position%RingRecords)*32))
 }

@@ -1,7 +1,9 @@
 package observe
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -41,11 +43,14 @@ type Rank struct {
 	path   string
 	clock  func() int64
 
+	serving sync.Mutex // of dumps
+
 	mu     sync.Mutex
 	boards [maxBoards]*Board
 	life   *Writer
 	marks  *Writer
 	named  map[string]int
+	dump   func(io.Writer) error
 	stop   chan struct{}
 	group  sync.WaitGroup
 	closed bool
@@ -261,12 +266,40 @@ func (r *Rank) sample() {
 	defer ticker.Stop()
 	for {
 		r.look(r.clock())
+		r.serve()
 		select {
 		case <-ticker.C:
 		case <-r.stop:
 			return
 		}
 	}
+}
+
+// OnDump has f write the state of the rank when a reader asks for it. f may be called at any time before Close, and
+// should not wait; nil: no more.
+func (r *Rank) OnDump(f func(io.Writer) error) {
+	if r != nil {
+		r.serving.Lock()
+		defer r.serving.Unlock()
+		r.dump = f
+	}
+}
+
+// serve writes the dump that was asked for.
+func (r *Rank) serve() {
+	h := r.at.header()
+	asked := atomic.LoadUint64(&h.dumpAsked)
+	if asked == atomic.LoadUint64(&h.dumpMade) {
+		return
+	}
+	var text bytes.Buffer
+	r.serving.Lock()
+	if r.dump == nil || r.dump(&text) != nil {
+		text.WriteString("the rank has no channels\n")
+	}
+	r.serving.Unlock()
+	put(r.at.dump()[:], text.String())
+	atomic.StoreUint64(&h.dumpMade, asked)
 }
 
 func (r *Rank) look(now int64) {

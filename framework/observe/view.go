@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
@@ -192,6 +194,23 @@ func (v *View) Name(n int) string {
 		return ""
 	}
 	return text(v.at.name(n)[:])
+}
+
+// Dump asks the rank for the state of its channels, and waits until ctx ends for the answer. Of several readers that ask at
+// once each gets one that was written after its question. The memory is one that Find has mapped for writing.
+func (v *View) Dump(ctx context.Context) (string, error) {
+	h := v.at.header()
+	asked := atomic.AddUint64(&h.dumpAsked, 1)
+	tick := time.NewTicker(tick / 10)
+	defer tick.Stop()
+	for atomic.LoadUint64(&h.dumpMade) < asked {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return "", fmt.Errorf("dump of rank %d: it does not answer: %w", h.rank, ctx.Err())
+		}
+	}
+	return text(v.at.dump()[:]), nil
 }
 
 // Cursor is how far a reader has read the rings of a rank.

@@ -205,6 +205,7 @@ func (j *Job) open(ctx context.Context, p *Plan, where framework.Device, boot bo
 // use by communicators that were split off.
 func (j *Job) CloseComm() error {
 	var all []error
+	j.Observer.OnDump(nil) // the communicator is about to go
 	if j.Comm != nil {
 		all = append(all, j.Comm.Close())
 	}

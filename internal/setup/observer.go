@@ -59,6 +59,7 @@ func (j *Job) seen(ctx context.Context, where framework.Device) error {
 	j.Observer.Life(observe.Join|observe.End, framework.NoPeer)
 	j.Observer.SetDevice(where.String())
 	j.Observer.Running()
+	j.Observer.OnDump(j.World.Dump)
 	life, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	j.watched = func() { stop(); <-done }
@@ -90,6 +91,7 @@ func (j *Job) seen(ctx context.Context, where framework.Device) error {
 
 // unseen ends that.
 func (j *Job) unseen() error {
+	j.Observer.OnDump(nil)
 	if j.watched != nil {
 		j.watched()
 	}

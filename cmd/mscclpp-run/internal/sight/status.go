@@ -2,6 +2,7 @@ package sight
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -33,6 +34,7 @@ type RankStatus struct {
 	Failure string       `json:"failure,omitempty"`
 	Silent  int64        `json:"silent_ns"` // since the rank's own look at itself
 	Comms   []CommStatus `json:"communicators"`
+	Dump    string       `json:"dump,omitempty"`
 }
 
 // CommStatus is where a rank is in one communicator.
@@ -186,6 +188,37 @@ func rankStatus(info *observe.Info, first, now []observe.State, seconds float64)
 	return r
 }
 
+// dumpLimit is how long a rank has to write its state.
+const dumpLimit = 2 * time.Second
+
+// dumpInto asks all ranks for their state. One that does not answer says so.
+func dumpInto(ctx context.Context, all []JobStatus) error {
+	memories, err := observe.Find(true)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dumpLimit)
+	defer cancel()
+	for _, m := range memories {
+		defer m.Close()
+		for _, v := range m.Views() {
+			info := v.Info()
+			for i := range all {
+				for k := range all[i].Ranks {
+					r := &all[i].Ranks[k]
+					if all[i].Job != info.Job || r.Rank != info.Rank || r.PID != info.PID {
+						continue
+					}
+					if r.Dump, err = v.Dump(ctx); err != nil {
+						r.Dump = err.Error() + "\n"
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // Print writes the status for people.
 func (s *JobStatus) Print(out io.Writer) {
 	records := "records are off"
@@ -222,6 +255,9 @@ func (s *JobStatus) Print(out io.Writer) {
 		if i < 3 && 2*b.Times > b.Looks {
 			fmt.Fprintf(out, "rank %d was behind in %d of %d looks at which any rank was\n", b.Rank, b.Times, b.Looks)
 		}
+	}
+	for _, r := range s.Ranks {
+		fmt.Fprint(out, r.Dump)
 	}
 	for _, r := range s.Ranks {
 		if r.Failure != "" {

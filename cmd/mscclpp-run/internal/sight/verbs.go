@@ -27,6 +27,7 @@ type statusVerb struct {
 	env    *verb.Env
 	format string
 	watch  bool
+	dump   bool
 	every  time.Duration
 }
 
@@ -41,6 +42,7 @@ func StatusVerb(env *verb.Env) *cobra.Command {
 	}
 	c.Flags().StringVar(&v.format, "format", "table", "table, or json")
 	c.Flags().BoolVarP(&v.watch, "watch", "w", false, "print again and again, until the job ends")
+	c.Flags().BoolVar(&v.dump, "dump", false, "print the state of every channel of each rank as well: expected and seen counts; the ranks write it")
 	c.Flags().DurationVar(&v.every, "every", time.Second, "with --watch: how often")
 	return c
 }
@@ -56,6 +58,11 @@ func (v *statusVerb) run(ctx context.Context, job string) error {
 		all, err := Look(job, aMoment)
 		if err != nil {
 			return err
+		}
+		if v.dump {
+			if err := dumpInto(ctx, all); err != nil {
+				return err
+			}
 		}
 		if len(all) == 0 {
 			if n > 0 {
