@@ -39,7 +39,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	default:
 		return nil, fmt.Errorf("%w: collectives: signatures %q: expected never, stall or always", framework.ErrInvalid, o.Signatures)
 	}
-	x := &Comm{comm: c, rank: c.Rank(), ranks: c.Size(), opts: o, host: onHost, program: &program{}, scaler: scaling.New(c.Device())}
+	x := &Comm{comm: c, rank: c.Rank(), ranks: c.Size(), opts: o, host: onHost, program: &program{}, scaler: scaling.For(c)}
 	x.call.Chosen, x.call.Ranks, x.call.Device = x.choice.chosen, x.ranks, deviceName(onHost)
 	x.choice.ranks, x.choice.device = x.call.Ranks, x.call.Device
 	x.choice.tables = choose.Tables{Program: o.Table, NoKernel: func(what, kind string) error { return noKernel(c, what, kind) }}

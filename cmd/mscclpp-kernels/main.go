@@ -51,12 +51,15 @@ func (f *flags) add(c *cobra.Command) {
 
 // open reads the spec and the targets.
 func (f *flags) open(c *cobra.Command) (*image.Spec, error) {
-	var err error
-	if f.opt.Targets, err = image.ParseTargets(f.targets); err != nil {
+	spec, err := image.ReadSpec(f.spec)
+	if err != nil {
+		return nil, err
+	}
+	if f.opt.Targets, err = spec.ParseTargets(f.targets); err != nil {
 		return nil, err
 	}
 	f.opt.Progress = progress(c)
-	return image.ReadSpec(f.spec)
+	return spec, nil
 }
 
 // progress shows on a terminal what has been done.

@@ -1,8 +1,9 @@
 // Package device has the operations that a rank process needs of the device of its kernels:
 // memory that others can map, mappings of the memory of others, and kernels.
 //
-// There is one implementation per kind of device: device/host (the CPU, always present)
-// and device/cuda (through the vendor's driver library, opened at run time).
+// There is one implementation per kind of device: device/host (the CPU, always present),
+// device/cuda (through the vendor's driver library, opened at run time), and device/native for
+// those that makers bring as a table of C functions.
 // Implementations know no transport; package comm performs a transport's recipe with
 // them.
 package device
@@ -16,7 +17,7 @@ import (
 // Device is one device as one rank sees it. Methods may be called concurrently,
 // from any goroutine, whatever device is current on the caller's thread.
 //
-// Implemented by device/host and device/cuda. Called by framework/comm and package
+// Implemented by device/host, device/cuda and device/native. Called by framework/comm and package
 // collectives.
 type Device interface {
 	Info() Info

@@ -57,9 +57,6 @@ func (t *Transport) check(cfg framework.EndpointConfig) error {
 	if cfg.Kind != framework.KindPort {
 		return fmt.Errorf("%w: channels of %v: %s has port channels alone", framework.ErrUnsupported, cfg.Kind, Name)
 	}
-	if !served(cfg.Device) {
-		return fmt.Errorf("%w: kernels on %s", framework.ErrUnsupported, cfg.Device)
-	}
 	t.mu.Lock()
 	lacking := t.lacking[cfg.Device]
 	t.mu.Unlock()

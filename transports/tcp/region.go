@@ -86,9 +86,6 @@ func (t *Transport) register(ctx context.Context, seg framework.Segment) (framew
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	if !served(seg.Device) {
-		return none, fmt.Errorf("%w: memory of %s: expected memory of the host, or of a GPU that is memory of the host", framework.ErrUnsupported, seg.Device)
-	}
 	i := slices.IndexFunc(seg.Shares, func(s framework.Share) bool { return s.Kind == framework.ShareMemFD })
 	if i < 0 {
 		if !onHost(seg.Device) {
@@ -113,6 +110,3 @@ func (t *Transport) register(ctx context.Context, seg framework.Segment) (framew
 }
 
 func onHost(d framework.Device) bool { return d.Type == "" || d == framework.Host }
-
-// served reports whether ranks on a device can be served at all.
-func served(d framework.Device) bool { return onHost(d) || d.Type == "cuda" || d.Type == "hip" }

@@ -34,8 +34,8 @@ type args struct {
 //go:embed image kernels/scale_args.h
 var files embed.FS
 
-// images are the kernels for GPUs. No transport carries them: the kernel uses no channel, and is needed as well where
-// the transports of a job have no kernels.
+// images are the kernels for GPUs. No transport of mscclpp-go carries them: the kernel uses no channel, and is needed as well
+// where the transports of a job have no kernels.
 var images = sync.OnceValues(func() (*image.Set, error) {
 	dir, err := fs.Sub(files, "image")
 	if err != nil {

@@ -4,12 +4,15 @@
 package scaling
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/hostreduce"
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
@@ -17,7 +20,8 @@ import (
 // Scaler multiplies on one device. One call at a time uses it.
 type Scaler struct {
 	device  device.Device
-	gpu     bool // work is enqueued on streams
+	carried func(kernel.DataType) (device.Kernel, error) // kernels of the job's transports; nil without any
+	gpu     bool                                         // work is enqueued on streams
 	modules []device.Module
 	kernels [kernel.DataTypes]device.Kernel
 	args    args // of the launch in progress, which allocates none
@@ -29,6 +33,22 @@ type Scaler struct {
 func New(d device.Device) *Scaler {
 	_, gpu := d.(device.Engine)
 	return &Scaler{device: d, gpu: gpu}
+}
+
+// For makes a scaler for the device of a communicator. On one for which there are no images here, it takes the kernel that a
+// transport of the job carries for the device.
+func For(c *comm.Communicator) *Scaler {
+	s := New(c.Device())
+	s.carried = func(t kernel.DataType) (device.Kernel, error) {
+		for _, k := range c.Kernels() {
+			if k.Symbol == symbol && slices.Contains(k.Types, t.String()) {
+				k.Layout = layout()
+				return c.Load(context.Background(), k, t)
+			}
+		}
+		return nil, nil
+	}
+	return s
 }
 
 // Slices are the parts of a buffer that one pass multiplies: so many elements each, at distances in bytes.
@@ -87,6 +107,12 @@ func (s *Scaler) load(t kernel.DataType, onlyAssembled bool) error {
 	m, k, err := load(s.device, t, onlyAssembled)
 	if err == nil && m != nil {
 		s.modules, s.kernels[t] = append(s.modules, m), k
+	}
+	if errors.Is(err, framework.ErrUnsupported) && s.carried != nil && !onlyAssembled {
+		if k, carried := s.carried(t); k != nil || carried != nil {
+			s.kernels[t] = k
+			return carried
+		}
 	}
 	return err
 }

@@ -71,7 +71,7 @@ func (s *Spec) keeps(img Image, targets []Target) bool {
 			return false
 		}
 	}
-	t, err := FindTarget(img.Arch)
+	t, err := s.FindTarget(img.Arch)
 	if err != nil {
 		return false
 	}
@@ -79,7 +79,7 @@ func (s *Spec) keeps(img Image, targets []Target) bool {
 }
 
 func buildOne(ctx context.Context, s *Spec, u unit, dir string, old *Image, opt Options) (Image, error) {
-	c, err := opt.Compilers.find(ctx, u.target.Kind)
+	c, err := opt.Compilers.find(ctx, u.target)
 	if err != nil {
 		return Image{}, err
 	}

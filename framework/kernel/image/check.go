@@ -142,7 +142,7 @@ func checkOne(ctx context.Context, s *Spec, u unit, dir string, img *Image, opt 
 	if flags := append(u.flags(), u.defines()...); !slices.Equal(flags, img.Flags) {
 		return fail("%w: built with other flags: run make kernels", framework.ErrInvalid)
 	}
-	c, err := opt.Compilers.find(ctx, u.target.Kind)
+	c, err := opt.Compilers.find(ctx, u.target)
 	if err != nil || c.version != img.Compiler {
 		r.compiler = c.version
 		if err != nil {

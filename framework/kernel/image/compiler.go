@@ -30,15 +30,20 @@ type compiler struct {
 	version string
 }
 
-func (c Compilers) find(ctx context.Context, kind Kind) (compiler, error) {
+func (c Compilers) find(ctx context.Context, t Target) (compiler, error) {
 	var names []string
+	kind := t.Kind
 	what, hint := "a C++17 compiler", "g++ or clang++"
-	if kind == CPU {
+	switch kind {
+	case Own:
+		what, hint = "the compiler for "+t.Arch, t.own.Compiler
+		names = []string{t.own.Compiler}
+	case CPU:
 		names = []string{c.CPU}
 		if c.CPU == "" {
 			names = []string{os.Getenv("CXX"), "g++", "clang++-19", "clang++"}
 		}
-	} else {
+	default:
 		what, hint = "clang++ 19", "the packages clang-19 and lld-19"
 		names = []string{c.GPU}
 		if c.GPU == "" {
@@ -58,7 +63,7 @@ func (c Compilers) find(ctx context.Context, kind Kind) (compiler, error) {
 			continue
 		}
 		version, _, _ := strings.Cut(string(out), "\n")
-		if kind != CPU && !strings.Contains(version, "clang version 19.") {
+		if kind != CPU && kind != Own && !strings.Contains(version, "clang version 19.") {
 			continue // another LLVM has other traps: see docs/kernels.md
 		}
 		return compiler{path: path, version: version}, nil
@@ -93,8 +98,11 @@ func compile(ctx context.Context, c compiler, s *Spec, u unit, headers string) (
 		args = append(args, "-I"+dir)
 	}
 	args = append(args, "-x", u.target.language(), "-", "-o", out)
-	if u.target.Kind == CPU {
+	switch u.target.Kind {
+	case CPU:
 		args = append(args, "-lc")
+	case Own:
+		args = append(args, u.target.own.Libraries...)
 	}
 	cmd := exec.CommandContext(ctx, c.path, args...)
 	if cmd.Dir, err = filepath.Abs(s.dir); err != nil {

@@ -59,7 +59,7 @@ func targets(t *testing.T, list string) Options {
 		t.Fatal(err)
 	}
 	for _, target := range parsed {
-		if _, err := (Compilers{}).find(t.Context(), target.Kind); err != nil {
+		if _, err := (Compilers{}).find(t.Context(), target); err != nil {
 			t.Skipf("no compiler: %v", err)
 		}
 		if target.Kind == HSA {
@@ -113,7 +113,7 @@ func proves(t *testing.T, s *Spec, dir string, opt Options) {
 		t.Fatal(err)
 	}
 	u, img := s.units(opt.Targets)[0], m.Images[0]
-	c, err := opt.Compilers.find(t.Context(), u.target.Kind)
+	c, err := opt.Compilers.find(t.Context(), u.target)
 	if err != nil {
 		t.Fatal(err)
 	}

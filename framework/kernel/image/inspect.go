@@ -31,6 +31,10 @@ func inspect(kind Kind, data []byte) (symbols []string, err error) {
 		symbols, err = inspectPTX(data)
 	case HSA:
 		symbols, err = inspectHSA(data)
+	case Own:
+		symbols = inspectOwn(data)
+		slices.Sort(symbols)
+		return symbols, nil
 	default:
 		symbols, err = inspectCPU(data)
 	}
@@ -136,4 +140,24 @@ func inspectCPU(data []byte) ([]string, error) {
 		return nil, fmt.Errorf("%w: %s is missing", framework.ErrInvalid, abiSymbol)
 	}
 	return symbols, nil
+}
+
+// inspectOwn lists the functions of an ELF file. An image of another form has none that are known, and is offered by its
+// transport with the symbols that the transport knows.
+func inspectOwn(data []byte) []string {
+	f, err := elf.NewFile(bytes.NewReader(data))
+	if err != nil {
+		return nil
+	}
+	all, err := f.DynamicSymbols()
+	if err != nil {
+		all, _ = f.Symbols()
+	}
+	var symbols []string
+	for _, s := range all {
+		if s.Section != elf.SHN_UNDEF && elf.ST_TYPE(s.Info) == elf.STT_FUNC && s.Name != abiSymbol {
+			symbols = append(symbols, s.Name)
+		}
+	}
+	return symbols
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
@@ -19,6 +20,9 @@ type Spec struct {
 	Name     string   `json:"name"`              // of the collection, in messages
 	Include  []string `json:"include,omitempty"` // folders searched after the device headers, seen from the spec or absolute
 	Families []Family `json:"families"`
+
+	// OwnTargets are those of devices that mscclpp-go does not know.
+	OwnTargets []OwnTarget `json:"own_targets,omitempty"`
 
 	dir string // of the file
 }
@@ -63,6 +67,9 @@ func (s *Spec) validate() error {
 	if len(s.Families) == 0 {
 		return fmt.Errorf("%w: no families", framework.ErrInvalid)
 	}
+	if err := s.validateOwn(); err != nil {
+		return err
+	}
 	seen := map[string]bool{}
 	for _, f := range s.Families {
 		switch {
@@ -87,12 +94,64 @@ func (s *Spec) validate() error {
 			targets = append(targets, only...)
 		}
 		for _, t := range targets {
-			if _, err := FindTarget(t); err != nil {
+			if _, err := s.FindTarget(t); err != nil {
 				return fmt.Errorf("family %q: %w", f.Name, err)
 			}
 		}
 	}
 	return nil
+}
+
+var (
+	archForm      = onfirstuse.Regexp(`^[a-z0-9][a-z0-9_-]*$`)
+	extensionForm = onfirstuse.Regexp(`^\.[a-z0-9]+$`)
+)
+
+// validateOwn checks the targets that the spec brings.
+func (s *Spec) validateOwn() error {
+	var seen []string
+	for _, t := range s.OwnTargets {
+		_, err := FindTarget(t.Arch)
+		switch {
+		case !archForm().MatchString(t.Arch) || t.Arch == "cpu" || t.Arch == "gpu" || t.Arch == "native":
+			return fmt.Errorf("%w: own target %q: expected lower-case letters, digits, _ and -, other than cpu, gpu and native", framework.ErrInvalid, t.Arch)
+		case err == nil || slices.Contains(seen, t.Arch):
+			return fmt.Errorf("%w: own target %q is there already", framework.ErrInvalid, t.Arch)
+		case t.Compiler == "" || t.Language == "":
+			return fmt.Errorf("%w: own target %q: expected a compiler and a language", framework.ErrInvalid, t.Arch)
+		case !extensionForm().MatchString(t.Extension) || t.Extension == ".gz" || t.Extension == ".json":
+			return fmt.Errorf("%w: own target %q: extension %q: expected one such as .so", framework.ErrInvalid, t.Arch, t.Extension)
+		}
+		seen = append(seen, t.Arch)
+	}
+	return nil
+}
+
+// FindTarget returns a target that the spec brings, or one that everybody knows.
+func (s *Spec) FindTarget(arch string) (Target, error) {
+	for i := range s.OwnTargets {
+		if t := &s.OwnTargets[i]; t.Arch == arch {
+			return Target{Arch: arch, Kind: Own, own: t}, nil
+		}
+	}
+	return FindTarget(arch)
+}
+
+// ParseTargets is the function of this name, which knows the targets of the spec as well.
+func (s *Spec) ParseTargets(list string) ([]Target, error) {
+	var out []Target
+	for name := range strings.SplitSeq(list, ",") {
+		if t, err := s.FindTarget(name); err == nil {
+			out = append(out, t)
+			continue
+		}
+		more, err := ParseTargets(name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, more...)
+	}
+	return out, nil
 }
 
 // types returns the element types to compile for; one empty entry for none.

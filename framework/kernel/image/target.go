@@ -3,6 +3,7 @@ package image
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/cpu"
@@ -25,6 +26,26 @@ type Target struct {
 	Arch string // as in framework.ImageInfo.Arch
 	Kind Kind
 	ptx  string // least PTX version
+	own  *OwnTarget
+}
+
+// Own is the kind of the targets that a spec brings itself.
+const Own Kind = "own"
+
+// OwnTarget describes images for the devices of a maker that mscclpp-go does not know: how they are compiled. It is part of a
+// spec. The compiler reads the wrapper from its standard input, as in
+//
+//	COMPILER FLAGS -DMSCCLPP_… -I… -x LANGUAGE - -o FILE
+//
+// so flags say for which device, and may have a header of the maker's included before all others. Results have to be the same
+// on all devices: multiplications and additions are not to be fused.
+type OwnTarget struct {
+	Arch      string   `json:"arch"`                // as the device names it
+	Compiler  string   `json:"compiler"`            // found in PATH
+	Flags     []string `json:"flags"`               // as they are, before all others
+	Language  string   `json:"language"`            // "c++"
+	Extension string   `json:"extension"`           // of the image's file: ".so"
+	Libraries []string `json:"libraries,omitempty"` // flags after the source
 }
 
 // Targets are all that can be built.
@@ -99,11 +120,13 @@ func (t Target) extension() string {
 		return ".ptx.gz"
 	case HSA:
 		return ".co.gz"
+	case Own:
+		return t.own.Extension
 	}
 	return ".so"
 }
 
-func (t Target) compressed() bool { return t.Kind != CPU }
+func (t Target) compressed() bool { return t.Kind != CPU && t.Kind != Own }
 
 // Flags that change what is computed are the same for all targets: results must not
 // depend on where a kernel runs, so multiplications and additions are not fused.
@@ -111,8 +134,11 @@ var common = []string{"-std=c++17", "-O3", "-ffp-contract=off", "-fno-exceptions
 
 // flags are the arguments of the compiler but for includes, defines and files.
 func (u unit) flags() []string {
-	flags := append([]string(nil), common...)
 	t := u.target
+	if t.Kind == Own {
+		return slices.Clone(t.own.Flags)
+	}
+	flags := append([]string(nil), common...)
 	switch t.Kind {
 	case CPU:
 		flags = append(flags, "-march="+t.Arch, "-fPIC", "-shared", "-fvisibility=hidden", "-fvisibility-inlines-hidden",
@@ -141,6 +167,8 @@ func (t Target) language() string {
 		return "cuda"
 	case HSA:
 		return "hip"
+	case Own:
+		return t.own.Language
 	}
 	return "c++"
 }

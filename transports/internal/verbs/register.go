@@ -155,15 +155,11 @@ func (d *adapter) registerFD(s framework.Share, seg framework.Segment, access in
 // usable picks the share by which the adapter can reach memory.
 func (t *Transport) usable(seg framework.Segment) (framework.Share, error) {
 	kind := framework.ShareMemFD
-	switch seg.Device.Type {
-	case "", "host":
-	case "cuda", "hip":
+	if seg.Device.Type != "" && seg.Device != framework.Host { // any device may export its memory for adapters
 		kind = framework.ShareDMABuf
 		if i := slices.IndexFunc(seg.Shares, func(s framework.Share) bool { return s.Kind == framework.ShareMemFD }); i >= 0 {
 			kind = framework.ShareMemFD // host memory that a device has registered
 		}
-	default:
-		return framework.Share{}, fmt.Errorf("%w: memory of %s: expected host, cuda or hip", framework.ErrUnsupported, seg.Device)
 	}
 	i := slices.IndexFunc(seg.Shares, func(s framework.Share) bool { return s.Kind == kind })
 	if kind == framework.ShareDMABuf && !t.config.GPUDirect {

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"regexp"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/conformance"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest"
 	"github.com/mscclpp-go/mscclpp/plugins"
@@ -34,6 +36,8 @@ type conform struct {
 	transport string
 	match     string
 	device    string
+	image     string
+	options   []string
 	format    string
 	verbose   bool
 	list      bool
@@ -43,7 +47,7 @@ type conform struct {
 func Conform(env *verb.Env) *cobra.Command {
 	v := conform{env: env}
 	c := &cobra.Command{
-		Use:  "--plugin PATH | --transport NAME | --list",
+		Use:  "--plugin PATH | --transport NAME | --device FILE | --list",
 		Args: verb.FlagsAlone,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if v.list {
@@ -57,7 +61,9 @@ func Conform(env *verb.Env) *cobra.Command {
 	c.Flags().StringVar(&v.plugin, "plugin", "", "program of the plugin to test")
 	c.Flags().StringVar(&v.transport, "transport", "", "name of a transport, found as for a job")
 	c.Flags().StringVar(&v.match, "run", "", "run the tests whose name matches this regular expression")
-	c.Flags().StringVar(&v.device, "device", "auto", "whose memory the ranks use: host, cuda for the GPUs in turn, or auto by what the transport needs")
+	c.Flags().StringVar(&v.device, "device", "auto", "whose memory the ranks use: host, cuda for the GPUs in turn, or auto by what the transport needs; a path with a slash: the back end of a device, which is tested then")
+	c.Flags().StringVar(&v.image, "image", "", "for the back end of a device: image of the suite's kernels, built for the device")
+	c.Flags().StringArrayVar(&v.options, "option", nil, "for the back end of a device: key=value; may be repeated")
 	c.Flags().StringVar(&v.format, "format", "table", "table, or json with one object a line")
 	c.Flags().BoolVar(&v.list, "list", false, "list the tests and the rule that each checks, and test nothing")
 	c.Flags().BoolVarP(&v.verbose, "verbose", "v", false, "show what the plugin prints")
@@ -67,6 +73,9 @@ func Conform(env *verb.Env) *cobra.Command {
 // run tests the plugin with the options that the configuration has for it. It
 // fails when a test does.
 func (v *conform) run() error {
+	if strings.Contains(v.device, "/") {
+		return v.runOnDevice()
+	}
 	if v.list == (v.plugin != "" || v.transport != "") || v.plugin != "" && v.transport != "" {
 		return verb.Usage("conform: expected one of --plugin PATH, --transport NAME and --list")
 	}
@@ -74,15 +83,12 @@ func (v *conform) run() error {
 		return verb.Usage("conform: --format %q: expected table or json", v.format)
 	}
 	if v.device != "auto" && v.device != "host" && v.device != "cuda" {
-		return verb.Usage("conform: --device %q: expected auto, host or cuda", v.device)
+		return verb.Usage("conform: --device %q: expected auto, host, cuda, or the path of a back end with a slash", v.device)
 	}
+	var err error
 	o := transporttest.Options{}
-	if v.match != "" {
-		re, err := regexp.Compile(v.match)
-		if err != nil {
-			return verb.Usage("conform: --run: %v", err)
-		}
-		o.Match = re
+	if o.Match, err = v.matching(); err != nil {
+		return err
 	}
 	if v.list {
 		return v.printList(o.Match)
@@ -114,6 +120,38 @@ func (v *conform) run() error {
 		return err
 	}
 	return v.print(report)
+}
+
+// matching are the names of the tests to run; nil: all.
+func (v *conform) matching() (*regexp.Regexp, error) {
+	if v.match == "" {
+		return nil, nil
+	}
+	re, err := regexp.Compile(v.match)
+	if err != nil {
+		return nil, verb.Usage("conform: --run: %v", err)
+	}
+	return re, nil
+}
+
+// runOnDevice tests the back end of a device instead of a transport.
+func (v *conform) runOnDevice() error {
+	match, err := v.matching()
+	if err != nil {
+		return err
+	}
+	switch {
+	case v.plugin != "" || v.transport != "":
+		return verb.Usage("conform: --device %s is the back end of a device: expected neither --plugin nor --transport beside it", v.device)
+	case v.list:
+		return conformance.List(v.env.Stdout, match)
+	case v.format != "table":
+		return verb.Usage("conform: --format %s: expected table for the back end of a device", v.format)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	s := deviceSuite{out: v.env.Stdout, file: v.device, image: v.image, options: v.options, match: match, verbose: v.verbose}
+	return s.run(ctx)
 }
 
 // protocolOf are the tests of the plugin as a program.

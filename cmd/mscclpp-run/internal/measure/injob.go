@@ -14,7 +14,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 )
 
 // inJob joins the job that this process is a rank of, and leaves it afterwards. An
@@ -42,7 +41,7 @@ func inJob(device string, work func(context.Context, *group) error) (err error) 
 	// the driver, waiting for them.
 	defer context.AfterFunc(ctx, func() { job.World.Abort(context.Cause(ctx)) })()
 	g := &group{job: job, ctx: ctx}
-	if dev, ok := job.Device().(*cuda.Device); ok {
+	if dev := measuredOn(job.Device()); dev != nil {
 		if g.queue, err = newQueue(dev, job.World.Check); err != nil {
 			return err
 		}

@@ -9,31 +9,29 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 )
 
-// queue is the stream of a GPU on which a measurement runs.
+// queue is the stream of a device on which a measurement runs.
 type queue struct {
-	dev        *cuda.Device
-	failed     func() error // why the job has ended, or nil
-	stream     device.Stream
-	start, end *cuda.Event
-	permits    *cuda.Memory // a word: how many measurements may run
-	turn       uint64
+	dev     *measured
+	failed  func() error // why the job has ended, or nil
+	stream  device.Stream
+	timer   timer
+	permits hostWord // how many measurements may run
+	turn    uint64
 }
 
-func newQueue(dev *cuda.Device, failed func() error) (q *queue, err error) {
+func newQueue(dev *measured, failed func() error) (q *queue, err error) {
 	q = &queue{dev: dev, failed: failed}
 	if q.stream, err = dev.NewStream(); err != nil {
 		return nil, err
 	}
-	if q.start, err = dev.NewEvent(true); err != nil {
+	made, err := dev.timer()
+	if err != nil {
 		return nil, errors.Join(err, q.close())
 	}
-	if q.end, err = dev.NewEvent(true); err != nil {
-		return nil, errors.Join(err, q.close())
-	}
-	if q.permits, err = dev.AllocHost(8); err != nil {
+	q.timer = made
+	if q.permits, err = dev.host(8); err != nil {
 		return nil, errors.Join(err, q.close())
 	}
 	return q, nil
@@ -45,10 +43,8 @@ func (q *queue) close() error {
 	}
 	// After an error a measurement may still be under way, waiting for its permit or behind it.
 	all := []error{q.dev.Sync(q.stream)}
-	for _, e := range []*cuda.Event{q.start, q.end} {
-		if e != nil {
-			all = append(all, e.Close())
-		}
+	if q.timer.since != nil {
+		all = append(all, q.timer.start.Close(), q.timer.end.Close())
 	}
 	all = append(all, q.dev.CloseStream(q.stream))
 	if q.permits != nil {
@@ -82,10 +78,10 @@ func (q *queue) Time(held bool, align, f func() error) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := q.end.Sync(); err != nil {
+	if err := q.timer.end.Sync(); err != nil {
 		return 0, q.outcome(err)
 	}
-	took, err := q.end.Since(q.start)
+	took, err := q.timer.since()
 	return took, q.outcome(err)
 }
 
@@ -94,21 +90,21 @@ func (q *queue) enqueue(align, f func() error) error {
 	if err := align(); err != nil {
 		return err
 	}
-	if err := q.start.Record(q.stream); err != nil {
+	if err := q.timer.start.Record(q.stream); err != nil {
 		return q.outcome(err)
 	}
 	if err := f(); err != nil {
 		return err
 	}
-	return q.outcome(q.end.Record(q.stream))
+	return q.outcome(q.timer.end.Record(q.stream))
 }
 
 func (q *queue) Capture(f func() error) (bench.Graph, error) {
-	if err := q.dev.BeginCapture(q.stream, cuda.CaptureThreadLocal); err != nil {
+	if err := q.dev.begin(q.stream); err != nil {
 		return nil, err
 	}
 	err := f()
-	g, ended := q.dev.EndCapture(q.stream)
+	g, ended := q.dev.end(q.stream)
 	if err = errors.Join(err, ended); err != nil {
 		if g != nil {
 			err = errors.Join(err, g.Close())
@@ -120,7 +116,7 @@ func (q *queue) Capture(f func() error) (bench.Graph, error) {
 
 type graph struct {
 	q *queue
-	g *cuda.Graph
+	g recording
 }
 
 func (g *graph) Launch() error { return g.g.Launch(g.q.stream) }

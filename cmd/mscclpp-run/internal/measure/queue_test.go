@@ -27,7 +27,7 @@ func emulatedQueue(t *testing.T, failed func() error) *queue {
 			t.Error(err)
 		}
 	})
-	q, err := newQueue(dev, failed)
+	q, err := newQueue(measuredOn(dev), failed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func spend(d time.Duration) {
 // The measured work begins when all of it is enqueued, and only then.
 func TestHeldTimeWaitsForTheHost(t *testing.T) {
 	q := emulatedQueue(t, healthy)
-	m, err := q.dev.AllocHost(16)
+	m, err := q.dev.host(16)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestHeldTimeWaitsForTheHost(t *testing.T) {
 
 func TestTimeThatIsNotHeldBeginsAtOnce(t *testing.T) {
 	q := emulatedQueue(t, healthy)
-	m, err := q.dev.AllocHost(8)
+	m, err := q.dev.host(8)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,12 +121,12 @@ func TestErrorsOfAMeasurement(t *testing.T) {
 
 func TestGraphsAreTimed(t *testing.T) {
 	q := emulatedQueue(t, healthy)
-	m, err := q.dev.Alloc(4096)
+	m, err := q.dev.engine.(*cuda.Device).Alloc(4096)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	g, err := q.Capture(func() error { return q.dev.Memset(q.stream, m.Addr(), 7, 4096) })
+	g, err := q.Capture(func() error { return q.dev.engine.(*cuda.Device).Memset(q.stream, m.Addr(), 7, 4096) })
 	if err != nil {
 		t.Fatal(err)
 	}

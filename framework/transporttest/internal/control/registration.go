@@ -62,7 +62,6 @@ func testRegisterBad(t *harness.T) {
 	}
 	refused("a range that overflows", b.Part(math.MaxUint64, 2), invalid)
 	refused("an enormous range", b.Part(0, math.MaxUint64), invalid)
-	refused("a device of unknown type", with(func(s *framework.Segment) { s.Device = framework.Device{Type: "abacus"} }), invalid, unsupported)
 	refused("a share of unknown kind", with(shares(framework.Share{Kind: "carrier-pigeon", Blob: []byte("coo")})), invalid, unsupported)
 	refused("a descriptor kind without descriptor", with(shares(framework.Share{Kind: framework.ShareMemFD})), invalid, unsupported)
 	refused("a pipe", with(shares(framework.Share{Kind: framework.ShareMemFD, FD: pipe})), invalid, unsupported)
