@@ -27,7 +27,7 @@ names     = ^($(subst $(space),|,$(strip $(1))))$$
 export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace -trimpath)
 
 .DEFAULT_GOAL := help
-.PHONY: help build kernels machine-code check test test-beside test-alone race conform engines-test rdma-test torch-test nccl-soak rdma-bench demo bench-mpi bench-tcp netem-test fuzz dist-gpu gpu-test wheel install uninstall deps proto generate lint fmt clean
+.PHONY: help build kernels machine-code check test test-beside test-alone interpret race conform engines-test rdma-test torch-test nccl-soak rdma-bench demo bench-mpi bench-tcp netem-test fuzz dist-gpu gpu-test wheel install uninstall deps proto generate lint fmt clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -55,6 +55,9 @@ test: deps build kernels ## all tests; as root it installs what they need
 test-beside: build kernels ## those of `make test` that may run beside other work: all but tests of times, and engines
 	packages=$$($(GO) list ./...) && \
 	$(GO) test -vet=off -p 3 -timeout 28m -skip '$(call names,$(ALONE))' $$(printf '%s\n' $$packages | grep -v '/launch/enginetest$$')
+
+interpret: kernels ## kernels for AMD's GPUs in the interpreter with 4 and 8 ranks; CI does it with two
+	INTERPRET_RANKS='4 8' $(GO) test -count=1 -timeout 60m -v -run 'TestEvery|TestCaches' ./collectives/gfxtest
 
 test-alone: build ## tests of times and speeds, one after the other
 	$(GO) test -vet=off -p 1 -count=1 -timeout 10m -run '$(call names,$(ALONE))' $(TIMED)

@@ -18,12 +18,12 @@ var shapes = map[string]*memory.Shape{
 
 // under runs the trials that are picked with caches and late memory operations. With every second seed nothing is
 // evicted from caches.
-func under(t testing.TB, s setting, o collectives.Options, seed uint64, pick func(x *collectivetest.Trial) bool) error {
+func under(t testing.TB, n int, s setting, o collectives.Options, seed uint64, pick func(x *collectivetest.Trial) bool) error {
 	t.Helper()
 	shape := *shapes[s.arch]
 	shape.Keep = seed%2 == 0
 	s.shape, s.options.Weak, s.options.Seed = &shape, true, seed
-	_, err := job(t, 2, s, o, func(ctx context.Context, r *rank) error {
+	_, err := job(t, n, s, o, func(ctx context.Context, r *rank) error {
 		b, err := r.buffers(ctx)
 		if err != nil {
 			return err
@@ -46,7 +46,9 @@ func under(t testing.TB, s setting, o collectives.Options, seed uint64, pick fun
 var packets = regexp.MustCompile(`ll(8|16|128)$`)
 
 // small is so little scratch that calls take several steps, which use it again.
-var small = collectives.Options{Scratch: 512 << 10, CopyScratch: 1 << 20}
+func small(ranks int) collectives.Options {
+	return collectives.Options{Scratch: uint64(ranks) * 256 << 10, CopyScratch: 1 << 20}
+}
 
 // Unchanged kernels are right under the model of the caches, whichever kind of memory callers have.
 func TestCaches(t *testing.T) {
@@ -54,7 +56,7 @@ func TestCaches(t *testing.T) {
 		for _, c := range []struct {
 			name    string
 			user    memory.Kind
-			options collectives.Options
+			options func(ranks int) collectives.Options
 			packets bool
 		}{
 			{"coarse", memory.Coarse, small, false},
@@ -63,8 +65,9 @@ func TestCaches(t *testing.T) {
 		} {
 			t.Run(arch+" "+c.name, func(t *testing.T) {
 				s := setting{arch: arch, scratch: memory.Uncached, user: c.user}
-				for seed := range uint64(2) {
-					err := under(t, s, c.options, seed, func(x *collectivetest.Trial) bool { return packets.MatchString(x.Algorithm) == c.packets })
+				for i := range 2 * len(sizes(t)) {
+					n, seed := sizes(t)[i/2], uint64(i%2)
+					err := under(t, n, s, c.options(n), seed, func(x *collectivetest.Trial) bool { return packets.MatchString(x.Algorithm) == c.packets })
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -111,7 +111,7 @@ func TestPlanted(t *testing.T) {
 				}
 			}
 			for seed := range uint64(12) {
-				err := under(t, s, small, seed, func(x *collectivetest.Trial) bool {
+				err := under(t, 2, s, small(2), seed, func(x *collectivetest.Trial) bool {
 					switch x.Count = 5003; {
 					case packets.MatchString(x.Algorithm):
 						x.Count = 1000
