@@ -20,7 +20,11 @@ func TestMain(m *testing.M) {
 		plugins.Serve(tcp.New)
 		return
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if built != "" {
+		os.RemoveAll(built)
+	}
+	os.Exit(code)
 }
 
 func embedded(t testing.TB, c tcp.Config) framework.Transport {

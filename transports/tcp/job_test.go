@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,17 +35,32 @@ type host struct {
 	streams      []int // descriptors of the rank that its plugin has as well
 }
 
-// programs builds the launcher and the plugin, and returns their folder.
+// programs returns the folder of the launcher and the plugin.
 func programs(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	for out, program := range map[string]string{"mscclpp-run": "../../cmd/mscclpp-run", "plugins/mscclpp-transport-tcp": "./cmd/mscclpp-transport-tcp"} {
-		if text, err := exec.Command("go", "build", "-tags=grpcnotrace", "-o", filepath.Join(dir, out), program).CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", program, err, text)
-		}
+	dir, err := build()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return dir
 }
+
+// build makes them once for all tests. TestMain removes the folder, whose name is in built.
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "mscclpp-tcp-test-")
+	if err != nil {
+		return "", err
+	}
+	built = dir
+	for out, program := range map[string]string{"mscclpp-run": "../../cmd/mscclpp-run", "plugins/mscclpp-transport-tcp": "./cmd/mscclpp-transport-tcp"} {
+		if text, err := exec.Command("go", "build", "-tags=grpcnotrace", "-o", filepath.Join(dir, out), program).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build %s: %w\n%s", program, err, text)
+		}
+	}
+	return dir, nil
+})
+
+var built string
 
 // bench starts two hosts of a rank each that measure all-reduces over tcp, and go when the test does.
 func bench(t *testing.T, dir string, env []string, args ...string) [2]*host {
