@@ -15,6 +15,12 @@ static int same(const struct fastpath_key* a, const struct fastpath_key* b) {
 
 static int apart(uintptr_t a, uint64_t a_bytes, uintptr_t b, uint64_t b_bytes) { return a >= b + b_bytes || b >= a + a_bytes; }
 
+static int same_stream(const struct fastpath_entry* e) {
+  if (e->stream_id == 0) return 1;
+  uint64_t id = ((fastpath_identify)e->identify)(e->context, e->key.stream);
+  return id == e->stream_id || id == 0; /* 0: it is not known now */
+}
+
 /* fits reports whether the buffers are like those of the entry: in place or apart, and nothing that was exchanged. */
 static int fits(const struct fastpath_table* t, const struct fastpath_entry* e, uintptr_t in, uintptr_t out) {
   if (in + e->in_bytes < in || out + e->out_bytes < out) return 0;
@@ -95,7 +101,7 @@ int fastpath_call(struct fastpath_table* t, uint64_t owner, const struct fastpat
   if (__atomic_exchange_n(&t->lock, 1, __ATOMIC_ACQUIRE)) return 0; /* another thread is in: Go puts calls in order */
   struct fastpath_entry* e = &t->entries[place(key, in == out)];
   int done = __atomic_load_n(&t->open, __ATOMIC_ACQUIRE) && t->owner == owner && e->epoch == __atomic_load_n(&t->epoch, __ATOMIC_ACQUIRE) &&
-             same(&e->key, key) && fits(t, e, (uintptr_t)in, (uintptr_t)out) && sound(t) && launch(t, e, (uintptr_t)in, (uintptr_t)out);
+             same(&e->key, key) && same_stream(e) && fits(t, e, (uintptr_t)in, (uintptr_t)out) && sound(t) && launch(t, e, (uintptr_t)in, (uintptr_t)out);
   __atomic_store_n(&t->lock, 0, __ATOMIC_RELEASE);
   return done;
 }

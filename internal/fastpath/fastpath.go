@@ -53,6 +53,8 @@ type Entry struct {
 	Between           int64 // from the output to the input, of calls in place
 	InBytes, OutBytes uint64
 	Kernel
+	StreamID    uint64  // 0: the handle says enough
+	Identify    uintptr // the C function that returns it for a context and a stream
 	Grid, Block uint32
 	Overlap     bool
 	Arguments   []byte
@@ -214,6 +216,7 @@ func (t *Table) Publish(e *Entry) {
 	c.in_place, c.overlap = word(e.InPlace), word(e.Overlap)
 	c.between, c.in_bytes, c.out_bytes = C.int64_t(e.Between), C.uint64_t(e.InBytes), C.uint64_t(e.OutBytes)
 	c.launch, c.context, c.function = C.uintptr_t(e.Launch), C.uintptr_t(e.Context), C.uintptr_t(e.Function)
+	c.stream_id, c.identify = C.uint64_t(e.StreamID), C.uintptr_t(e.Identify)
 	c.grid, c.block, c.bytes = C.uint32_t(e.Grid), C.uint32_t(e.Block), C.uint64_t(len(e.Arguments))
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&c.arguments[0])), MostArguments), e.Arguments)
 	if b := &t.c.board; b.begun != nil { // the call is the one that was counted last

@@ -27,6 +27,9 @@ struct fastpath_key {
 typedef int (*fastpath_launch)(uintptr_t context, uintptr_t function, uintptr_t stream, uint32_t grid, uint32_t block,
                                uint32_t shared, int overlap, uintptr_t arguments, size_t bytes);
 
+/* tells a stream from others that had its handle before */
+typedef uint64_t (*fastpath_identify)(uintptr_t context, uintptr_t stream);
+
 /* A call that was made by Go: as long as nothing has changed, one with the same key is the same launch with other buffers. */
 struct fastpath_entry {
   uint64_t epoch; /* of the table, when Go made the call; 0: none */
@@ -35,6 +38,8 @@ struct fastpath_entry {
   int64_t between;              /* from the output to the input, of calls in place */
   uint64_t in_bytes, out_bytes;
   uintptr_t launch, context, function;
+  uintptr_t identify; /* a fastpath_identify */
+  uint64_t stream_id; /* 0: it is not asked for */
   uint64_t bytes;
   uint64_t seen_bytes; /* by observers */
   uint32_t seen_kind, seen_algorithm;

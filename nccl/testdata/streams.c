@@ -35,6 +35,28 @@ static void destroyed_streams(int calls) {
   CUDA(cuStreamDestroy_v2, (void*), second);
 }
 
+/* A stream is destroyed, and a new one gets its handle: it is another stream all the same. */
+static void reused_handle(int calls) {
+  void *first = stream_new(), *second = NULL, *others[64];
+  int n = 0;
+  set(1);
+  hold(first, word);
+  for (int i = 0; i < calls; i++) doubles(first);
+  CUDA(cuStreamDestroy_v2, (void*), first);
+  while ((second = stream_new()) != first && n < 64) others[n++] = second;
+  EXPECT(second == first); /* the emulated driver allocates streams, and memory is used again */
+  doubles(second);
+  EXPECT(busy(second));
+  release(word);
+  stream_sync(second);
+  all((float)(1 << (calls + 1)));
+  doubles(second);
+  stream_sync(second);
+  all((float)(1 << (calls + 2)));
+  CUDA(cuStreamDestroy_v2, (void*), second);
+  while (n > 0) CUDA(cuStreamDestroy_v2, (void*), others[--n]);
+}
+
 /* Calls between launches of a graph, on its stream and beside it. */
 static void graphs(void) {
   void *stream = stream_new(), *beside = stream_new(), *joined = stream_new(), *graph, *exec, *event;
@@ -101,6 +123,13 @@ int main(void) {
     all(2);
     release(other);
     stream_sync(spins);
+    comm = world;
+  }
+
+  for (int i = 0; i < 3; i++) {
+    comm = split();
+    reused_handle(1 + 2 * i);
+    NCCL(ncclCommDestroy(comm));
     comm = world;
   }
 

@@ -12,16 +12,18 @@ import (
 // they use of it. Marks do that. A mark costs a microsecond, and keeps kernels from overlapping. So calls have none as long as
 // all are on one stream, which is how most programs use a communicator, and captured calls never have. A program may have
 // destroyed that one stream when it takes a second one, and a driver must not be asked about such a stream: then a mark
-// is set behind all that the device has been given. From there on each call is followed by a mark.
+// is set behind all that the device has been given. From there on each call is followed by a mark. The second stream may have
+// got the handle of the first, so streams of the program are distinguished by their numbers.
 type order struct {
 	mu       sync.Mutex    // Settle asks while calls are made
 	mark     device.Mark   // behind the last call that has one
 	last     device.Stream // of the last call
 	any      bool
-	several  bool // streams: all calls have marks
-	foreign  bool // last, the only one so far, is a stream of the program, which may have destroyed it
-	marked   bool // mark is behind the last call that was not captured
-	captured bool // calls are in graphs, and only the program knows when these run
+	several  bool   // streams: all calls have marks
+	id       uint64 // that tells a stream of the program from later ones with its handle; 0: it is not known
+	foreign  bool   // last, the only one so far, is a stream of the program, which may have destroyed it
+	marked   bool   // mark is behind the last call that was not captured
+	captured bool   // calls are in graphs, and only the program knows when these run
 }
 
 // follow has a call on a stream begin when the one before it has ended. It reports whether the next one has to learn
@@ -29,7 +31,7 @@ type order struct {
 func (o *order) follow(d device.Device, s device.Stream) (marks bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	same := o.any && s == o.last
+	same := o.any && s == o.last && o.numbered(d, s)
 	if same && !o.several {
 		o.marked = false
 		return false, nil
@@ -51,6 +53,9 @@ func (o *order) follow(d device.Device, s device.Stream) (marks bool, err error)
 			}
 		}
 		o.any, o.last, o.foreign = true, s, ofProgram(d, s)
+		if o.foreign && !o.several {
+			o.id = streamID(d, s)
+		}
 	}
 	if o.several && o.mark != nil {
 		if err := o.mark.Wait(s); err != nil {
@@ -171,6 +176,23 @@ func capturing(e device.Engine, s device.Stream) (bool, error) {
 	}
 	state, err := e.Query(s)
 	return state == device.StreamCapturing, err
+}
+
+// numbered reports whether a stream with the handle of the last one is that one, as far as is known.
+func (o *order) numbered(d device.Device, s device.Stream) bool {
+	if !o.foreign || o.several || o.id == 0 {
+		return true
+	}
+	id := streamID(d, s)
+	return id == 0 || id == o.id
+}
+
+// streamID tells a stream of the program from others that had its handle before; 0: the driver does not say.
+func streamID(d device.Device, s device.Stream) uint64 {
+	if k, ok := d.(interface{ StreamID(device.Stream) uint64 }); ok {
+		return k.StreamID(s)
+	}
+	return 0
 }
 
 // ofProgram reports whether a stream is neither one that package device has made, nor a default one.

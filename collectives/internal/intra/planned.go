@@ -26,13 +26,14 @@ import (
 //	selector, tables, offers                    there is none, or a change ends the epoch
 //	sequence, blocks that may be waiting        the table has them, and Go takes them back
 //	observers                                   the table counts calls for them; while they want records Go makes all
-//	order of streams                            the stream is part of the key; on several, nothing is published
+//	order of streams                            the stream is part of the key, and its number compared; on several, nothing is published
 //	whether the last call is marked             asking for the end of calls ends the epoch
 type planned struct {
 	table *fastpath.Table // nil: the C library makes no calls
 	entry fastpath.Entry
 
 	exchanged []fastpath.Range
+	identify  uintptr // the C function that tells streams of a handle apart
 }
 
 // direct is a kernel that is launched by a C function.
@@ -57,6 +58,9 @@ func (p *planned) open(c *comm.Communicator, e *Engine) {
 		l.Step = 1
 	}
 	p.table = fastpath.New(c, l)
+	if k, ok := c.Device().(interface{ StreamIDDirect() uintptr }); ok {
+		p.identify = k.StreamIDDirect()
+	}
 	if p.table != nil {
 		c.OnExchange(p.table.Invalidate)
 	}
@@ -108,11 +112,14 @@ func (o *order) one() bool {
 	return o.any && !o.several
 }
 
-// only reports whether that is s.
-func (o *order) only(s device.Stream) bool {
+// only reports whether that is s, and its number if it is one of the program.
+func (o *order) only(s device.Stream) (id uint64, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.any && !o.several && o.last == s
+	if o.foreign {
+		id = o.id
+	}
+	return id, o.any && !o.several && o.last == s
 }
 
 // repeatable fills the entry of a call that was just performed, if calls like it can do without Go.
@@ -122,7 +129,11 @@ func (e *Engine) repeatable(c *engine.Call) bool {
 	p := alg.traits.Protocol
 	if !c.Repeats || !alg.traits.LL || !ok || c.Count == 0 || c.Multiplied || c.Scale != 0 || c.Launch.Shared != 0 ||
 		c.In.Memory != nil || c.Out.Memory != nil || c.Input == nil || c.Output == nil ||
-		p.Pieces && c.Count > choose.LaunchPart/uint64(c.Type.Size()) || !e.order.only(c.Stream) {
+		p.Pieces && c.Count > choose.LaunchPart/uint64(c.Type.Size()) {
+		return false
+	}
+	id, ok := e.order.only(c.Stream)
+	if !ok {
 		return false
 	}
 	x, a := &e.planned.entry, &e.ll.args[0]
@@ -133,6 +144,7 @@ func (e *Engine) repeatable(c *engine.Call) bool {
 	x.Launch, x.Context, x.Function, overlap = k.Direct()
 	x.Overlap = overlap && c.Launch.Overlap
 	x.Key = fastpath.Key{Count: c.Count, Stream: uintptr(c.Stream), Kind: uint32(c.Collective), Type: uint32(c.Type), Op: uint32(c.Op), Root: uint32(c.Root)}
+	x.StreamID, x.Identify = id, e.planned.identify
 	x.Grid, x.Block, x.InPlace = c.Launch.Grid, c.Launch.Block, c.InPlace
 	x.InBytes, x.OutBytes, x.Between = extents(c, uint64(e.args.Rank))
 	x.Arguments = unsafe.Slice((*byte)(unsafe.Pointer(a)), unsafe.Sizeof(*a))

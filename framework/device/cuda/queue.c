@@ -112,6 +112,17 @@ int cuda_flush_writes(uintptr_t context) {
   return r;
 }
 
+// The number that tells a stream from others that had its handle before; 0: the driver does not say.
+uint64_t cuda_stream_id(uintptr_t context, uintptr_t stream) {
+  const cuda_context* c = (const cuda_context*)context;
+  unsigned long long id = 0;
+  cuda_scope scope;
+  if (c->api->cuStreamGetId == NULL || enter(c, &scope) != CUDA_SUCCESS) return 0;
+  CUresult r = c->api->cuStreamGetId(STREAM(stream), &id);
+  leave(c, &scope);
+  return r == CUDA_SUCCESS ? id + 1 : 0;
+}
+
 int cuda_stream_capturing(uintptr_t context, uintptr_t stream) {
   const cuda_context* c = (const cuda_context*)context;
   cuda_scope scope;

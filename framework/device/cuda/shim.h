@@ -141,6 +141,7 @@ int cuda_graph_launch(uintptr_t context, uintptr_t exec, uintptr_t stream);
 enum { CUDA_CAPTURING = -1 };
 int cuda_stream_query(uintptr_t context, uintptr_t stream);
 int cuda_stream_capturing(uintptr_t context, uintptr_t stream);
+uint64_t cuda_stream_id(uintptr_t context, uintptr_t stream);
 
 #pragma GCC visibility pop
 

@@ -151,6 +151,17 @@ func (d *engine) Capturing(s device.Stream) (bool, error) {
 	return false, d.code("query", "cuStreamIsCapturing", code)
 }
 
+// StreamID tells a stream from others that had its handle before: drivers use handles again. 0: it is not known.
+func (d *engine) StreamID(s device.Stream) uint64 {
+	if d.closed.Load() {
+		return 0
+	}
+	return uint64(C.cuda_stream_id(d.hot, C.uintptr_t(s)))
+}
+
+// StreamIDDirect is the function by which C asks for that, with the context of Direct and the stream.
+func (d *engine) StreamIDDirect() uintptr { return uintptr(C.cuda_stream_id) }
+
 // FlushWrites implements [device.Flusher].
 func (d *engine) FlushWrites() error {
 	const op = "flush of the writes of adapters"

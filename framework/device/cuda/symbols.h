@@ -27,6 +27,7 @@ CUDA_SYMBOL(cuCtxGetCurrent, (CUcontext* context))
 CUDA_SYMBOL(cuCtxSetCurrent, (CUcontext context))
 CUDA_SYMBOL(cuCtxEnablePeerAccess, (CUcontext peer, unsigned flags))
 CUDA_SYMBOL(cuCtxGetStreamPriorityRange, (int* least, int* greatest))
+CUDA_LATER_SYMBOL(cuStreamGetId, (CUstream stream, unsigned long long* id))  // 12.0
 CUDA_LATER_SYMBOL(cuCtxRecordEvent, (CUcontext context, CUevent event))  // 12.5
 
 // Memory.

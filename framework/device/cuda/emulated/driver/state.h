@@ -70,6 +70,7 @@ struct Capture {
 
 struct Stream {
   Context* context;
+  uint64_t id = 1;  // no other stream has it, also not one with the same handle
   unsigned flags = 0;
   int priority = 0;
   std::shared_ptr<Queue> queue = std::make_shared<Queue>();

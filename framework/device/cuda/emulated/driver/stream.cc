@@ -70,9 +70,20 @@ API int cuStreamCreateWithPriority(Stream** stream, unsigned flags, int priority
   Stream* s = new Stream;
   s->context = current;
   s->flags = flags;
+  static uint64_t ids = 2;
+  s->id = ++ids;
   s->priority = priority < -5 ? -5 : priority > 0 ? 0 : priority;
   current->streams.insert(s);
   *stream = s;
+  return kSuccess;
+}
+
+API int cuStreamGetId(Stream* handle, unsigned long long* id) {
+  ENTER_CONTEXT(current);
+  Stream* stream;
+  if (int bad = find_stream(handle, current, &stream)) return bad;
+  if (id == nullptr) return kInvalidValue;
+  *id = stream->id;
   return kSuccess;
 }
 
