@@ -15,6 +15,16 @@ import (
 	"github.com/mscclpp-go/mscclpp/plan/schema"
 )
 
+// setting is a plan on a communicator, before any call.
+type setting struct {
+	comm   *comm.Communicator
+	plan   *schema.Plan
+	use    use
+	tables *tables
+	reach  *reach
+	number uint32 // in reports of waits
+}
+
 // arena is the memory of launches for chunks of some size: a part that the ranks open to each other, with channels, and
 // a part of this rank alone.
 type arena struct {
@@ -28,7 +38,7 @@ type arena struct {
 }
 
 // newArena makes one. Collective.
-func (e *Executor) newArena(ctx context.Context, chunk uint64) (a *arena, err error) {
+func (e *setting) newArena(ctx context.Context, chunk uint64) (a *arena, err error) {
 	a = &arena{shape: newShape(e.plan, &e.use, chunk, e.use.apart)}
 	defer func() {
 		if err != nil {
@@ -56,7 +66,7 @@ func (e *Executor) newArena(ctx context.Context, chunk uint64) (a *arena, err er
 }
 
 // alike compares the sizes of all ranks: memory that is divided in two ways would be written where it is not.
-func (e *Executor) alike(ctx context.Context, chunk uint64) error {
+func (e *setting) alike(ctx context.Context, chunk uint64) error {
 	all, err := e.comm.AllGather(ctx, binary.LittleEndian.AppendUint64(nil, chunk))
 	if err != nil {
 		return err
@@ -70,7 +80,7 @@ func (e *Executor) alike(ctx context.Context, chunk uint64) error {
 }
 
 // openPorts makes the port channels, pair by pair: all ranks do so in the same order.
-func (a *arena) openPorts(ctx context.Context, e *Executor) error {
+func (a *arena) openPorts(ctx context.Context, e *setting) error {
 	rank, peers := e.comm.Rank(), e.plan.GPUs[e.comm.Rank()].Peers(schema.Port)
 	a.ports = make([]*comm.PortChannel, len(peers))
 	for peer := range e.plan.GPUs {
@@ -105,7 +115,7 @@ func positions(list []int, of int) (out []int) {
 }
 
 // fill makes the tables of the kernel, given where the memory of each rank begins.
-func (a *arena) fill(e *Executor, at []uint64) (err error) {
+func (a *arena) fill(e *setting, at []uint64) (err error) {
 	p, rank := e.plan, e.comm.Rank()
 	g := &p.GPUs[rank]
 	channels := g.Peers(schema.Memory)

@@ -35,16 +35,10 @@ const patience = 30 * time.Second
 
 // Executor runs one plan on one communicator. Calls are carried out one at a time.
 type Executor struct {
-	comm   *comm.Communicator
-	plan   *schema.Plan
+	setting
 	sum    [sha256.Size]byte
-	use    use
-	tables *tables
-	kernel *comm.Kernel
-	loaded [kernel.DataTypes]device.Kernel
-	reach  *reach
+	code   code
 	host   bool
-	number uint32 // in reports of waits
 	unlist func() // takes the executor out of lists of the communicator
 
 	running atomic.Bool
@@ -54,8 +48,11 @@ type Executor struct {
 	calls  uint64
 	last   of            // the last call…
 	signed uint64        // …and its signature
+	stream device.Stream // of the last call
 	spare  device.Memory // for buffers that have to be apart here
 	closed bool
+
+	enqueued bool // something was, on a stream
 }
 
 // Call is one execution. All ranks pass the same sizes, type, reduction and format.
@@ -74,7 +71,7 @@ func New(ctx context.Context, c *comm.Communicator, p *schema.Plan) (*Executor, 
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
-	e := &Executor{comm: c, plan: p, sum: sha256.Sum256(p.Encode(0)), host: c.Device().Info().Device == framework.Host}
+	e := &Executor{setting: setting{comm: c, plan: p}, sum: sha256.Sum256(p.Encode(0)), host: c.Device().Info().Device == framework.Host}
 	var mistake error
 	if len(p.GPUs) != c.Size() {
 		mistake = invalid("plan %s is for %d ranks: expected one for %d", p.Name, len(p.GPUs), c.Size())
@@ -116,17 +113,10 @@ func (e *Executor) agree(ctx context.Context, mistake error) error {
 
 // find looks for the kernel.
 func (e *Executor) find() error {
-	list := e.comm.Kernels()
-	i := slices.IndexFunc(list, func(k comm.Kernel) bool { return k.Collective == "plan" && k.Algorithm == "execute" })
-	if i < 0 {
-		return e.comm.NoKernel("execution plans", layout(), func(k framework.KernelInfo) bool { return k.Collective == "plan" })
-	}
-	e.kernel = &list[i]
-	e.kernel.Layout = layout()
 	if n, most := len(e.tables.blocks), e.comm.Device().Info().SMs; !e.host && most > 0 && n > most {
 		return fmt.Errorf("%w: plan %s has %d thread blocks: expected at most %d, which the device runs at once", framework.ErrUnsupported, e.plan.Name, n, most)
 	}
-	return nil
+	return e.code.find(e.comm)
 }
 
 // Plan returns the plan.
@@ -197,7 +187,7 @@ func (e *Executor) Execute(c *Call) error {
 	if chunk == 0 {
 		return nil
 	}
-	k, err := e.load(c.Type)
+	k, err := e.code.load(e.comm, c.Type)
 	if err != nil {
 		return err
 	}
@@ -218,7 +208,8 @@ func (e *Executor) Execute(c *Call) error {
 	if err := e.stage(c, &p.before); err != nil {
 		return err
 	}
-	l := device.Launch{Grid: uint32(len(e.tables.blocks)), Block: e.threads(), Stream: c.Stream}
+	e.stream, e.enqueued = c.Stream, true
+	l := device.Launch{Grid: uint32(len(e.tables.blocks)), Block: e.code.threads(e.plan.ThreadsPerBlock), Stream: c.Stream}
 	e.running.Store(true)
 	err = k.Launch(l, unsafe.Pointer(x), unsafe.Sizeof(*x))
 	e.running.Store(false)
@@ -229,14 +220,6 @@ func (e *Executor) Execute(c *Call) error {
 		return err
 	}
 	return e.stage(c, &p.after)
-}
-
-func (e *Executor) threads() uint32 {
-	n := e.plan.ThreadsPerBlock
-	if most := e.kernel.MaxThreads; most > 0 {
-		n = min(n, most)
-	}
-	return uint32(n)
 }
 
 // of is what all ranks pass alike.
@@ -260,20 +243,6 @@ func (e *Executor) signature(c *Call) uint64 {
 	sum := sha256.Sum256(b)
 	e.last, e.signed = now, binary.LittleEndian.Uint64(sum[:])
 	return e.signed
-}
-
-// load makes the kernel callable for elements of a type.
-func (e *Executor) load(t kernel.DataType) (device.Kernel, error) {
-	if e.loaded[t] == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		k, err := e.comm.Load(ctx, *e.kernel, t)
-		if err != nil {
-			return nil, err
-		}
-		e.loaded[t] = k
-	}
-	return e.loaded[t], nil
 }
 
 // outcome is how a launch on the host has ended.
@@ -310,7 +279,7 @@ func (e *Executor) Close() error {
 	}
 	e.closed = true
 	e.unlist()
-	var errs []error
+	errs := []error{e.quiet()}
 	for _, a := range e.arenas {
 		errs = append(errs, a.close())
 	}
@@ -318,5 +287,5 @@ func (e *Executor) Close() error {
 	if e.spare != nil {
 		errs = append(errs, e.spare.Close())
 	}
-	return errors.Join(append(errs, e.reach.close())...)
+	return errors.Join(append(errs, e.code.close(), e.reach.close())...)
 }

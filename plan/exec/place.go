@@ -2,8 +2,12 @@ package exec
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
@@ -52,8 +56,34 @@ func (e *Executor) arena(chunk uint64) (*arena, error) {
 	return a, nil
 }
 
+// quiet waits until earlier launches, on a GPU, no longer use memory that is to be freed.
+func (e *Executor) quiet() error {
+	d, ok := e.comm.Device().(device.Engine)
+	if !ok || !e.enqueued || e.comm.Err() != nil {
+		return nil
+	}
+	for began := time.Now(); ; {
+		state, err := d.Query(e.stream)
+		if err != nil || state != device.StreamBusy {
+			return err
+		}
+		if time.Since(began) > drainPatience {
+			break
+		}
+		<-time.After(time.Millisecond)
+	}
+	e.comm.Abort(fmt.Errorf("%w: rank %d frees memory of plan %s while the plan runs", framework.ErrClosed, e.comm.Rank(), e.plan.Name))
+	return d.Sync(e.stream) // an abort ends the kernels
+}
+
+// drainPatience is how long launches on a GPU may take to end by themselves.
+const drainPatience = 2 * time.Second
+
 // evict closes the arena that was not used for the longest time.
 func (e *Executor) evict() error {
+	if err := e.quiet(); err != nil {
+		return err
+	}
 	oldest := 0
 	for i, a := range e.arenas {
 		if a.used < e.arenas[oldest].used {
@@ -172,7 +202,7 @@ func (e *Executor) room(bytes uint64) (unsafe.Pointer, error) {
 			return nil, err
 		}
 		if e.spare != nil {
-			if err := e.spare.Close(); err != nil {
+			if err := errors.Join(e.quiet(), e.spare.Close()); err != nil {
 				return nil, err
 			}
 		}

@@ -1,0 +1,131 @@
+package exec_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/topo"
+	"github.com/mscclpp-go/mscclpp/plan/exec"
+	"github.com/mscclpp-go/mscclpp/plan/library"
+	"github.com/mscclpp-go/mscclpp/plan/schema"
+	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
+)
+
+// On emulated GPUs plans run in the order of a stream, from the images of this module, with tables in memory of the device;
+// what is to be staged is copied on the stream.
+func TestPlansOnAnEmulatedGPU(t *testing.T) {
+	t.Setenv(cuda.EnvLibrary, emulated.Build(t))
+	t.Setenv(emulated.EnvImages, emulated.Images(t, emulated.Source{Spec: "../image/kernels.json", Types: []string{"i32"}}))
+	t.Setenv(emulated.EnvMemory, "268435456")
+	plans := []*schema.Plan{compile(t, "allreduce-1pa", library.Shape{Ranks: 2}), compile(t, "allreduce-2pa-chunks", library.Shape{Ranks: 2, InPlace: true})}
+	var gpus []topo.GPU
+	for i := range 2 {
+		d, err := cuda.Open(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gpus = append(gpus, topo.GPU{Device: d.Info().Device, Name: d.Info().Name, PCI: d.PCI(), NUMA: -1})
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	var ranks sync.WaitGroup
+	for r, boot := range bootstrap.InProcess(2) {
+		ranks.Go(func() {
+			defer boot.Close()
+			if err := onGPU(ctx, boot, r, gpus, plans); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		})
+	}
+	ranks.Wait()
+}
+
+func onGPU(ctx context.Context, boot framework.Bootstrap, index int, gpus []topo.GPU, plans []*schema.Plan) error {
+	dev, err := cuda.Open(index)
+	if err != nil {
+		return err
+	}
+	inner, err := cudaipc.NewWith(cudaipc.Config{}.Defaults(), func(context.Context) ([]topo.GPU, error) { return gpus, nil })
+	if err != nil {
+		return err
+	}
+	tr, err := comm.NewTransport(ctx, inner, "embedded")
+	if err != nil {
+		return err
+	}
+	facts := framework.Facts{NUMA: -1, Other: map[string]string{topo.FactPCI: dev.PCI()}}
+	c, err := comm.New(ctx, boot, comm.Options{Device: dev, Transports: []*comm.Transport{tr}, Facts: facts})
+	if err != nil {
+		return err
+	}
+	stream, err := dev.NewStream()
+	if err != nil {
+		return err
+	}
+	for _, p := range plans {
+		if err := calls(ctx, c, dev, p, exec.Call{Stream: stream}); err != nil {
+			c.Abort(err)
+			return fmt.Errorf("%s: %w", p.Name, err)
+		}
+	}
+	return errors.Join(c.Settle(ctx, stream), dev.CloseStream(stream), c.Close(), tr.CloseModules(), dev.Close())
+}
+
+// calls makes some calls of an all-reduce, in place and not.
+func calls(ctx context.Context, c *comm.Communicator, dev *cuda.Device, p *schema.Plan, x exec.Call) error {
+	e, err := exec.New(ctx, c, p)
+	if err != nil {
+		return err
+	}
+	const n = 4096
+	m, err := c.Alloc(2 * n)
+	if err != nil {
+		return err
+	}
+	for launch := range uint32(6) {
+		data, want := make([]byte, n), make([]byte, n)
+		for i := range uint32(n / 4) {
+			binary.LittleEndian.PutUint32(data[4*i:], (launch+1)*(i+7)*uint32(c.Rank()+1))
+			binary.LittleEndian.PutUint32(want[4*i:], (launch+1)*(i+7)*3)
+		}
+		in, out := m.Addr(), m.Addr()+n
+		if launch%2 == 1 {
+			out = in
+		}
+		if err := dev.WriteAt(data, in); err != nil {
+			return err
+		}
+		x.Input, x.Output, x.InputBytes, x.OutputBytes, x.Type = *(*unsafe.Pointer)(unsafe.Pointer(&in)), *(*unsafe.Pointer)(unsafe.Pointer(&out)), n, n, kernel.Int32
+		x.Packet = []exec.Packet{exec.LL8, exec.LL16}[launch/3]
+		if err := e.Execute(&x); err != nil {
+			return err
+		}
+		if err := errors.Join(c.Settle(ctx, x.Stream), c.Check()); err != nil {
+			return err
+		}
+		got := make([]byte, n)
+		if err := dev.ReadAt(got, out); err != nil {
+			return err
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("launch %d: another result than expected", launch)
+		}
+	}
+	return errors.Join(e.Close(), m.Close())
+}
