@@ -32,7 +32,9 @@ func TestConformOfDevices(t *testing.T) {
 		{[]string{"--device", garbage}, 1, "not a shared object"},
 		{[]string{"--device", wide}, 1, "every user may write"},
 		{[]string{"--device", filepath.Join(dir, "none.so")}, 1, "none.so"},
-		{[]string{"--device", "acme", "--list"}, 2, "with a slash"},
+		{[]string{"--device", "acme", "--plugin", "/x"}, 2, "with a slash"},
+		{[]string{"--device", garbage, "--list", "--image", "x"}, 2, "--image beside --list"},
+		{[]string{"--plugin", "/x", "--option", "a=b"}, 2, "--option beside a transport"},
 	} {
 		if _, stderr, code := conformRun(t, c.args...); code != c.code || !strings.Contains(stderr, c.want) {
 			t.Errorf("conform %q: exit code %d, %q: expected %d with %q", c.args, code, stderr, c.code, c.want)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/collectives"
@@ -50,10 +51,8 @@ func Conform(env *verb.Env) *cobra.Command {
 		Use:  "--plugin PATH | --transport NAME | --device FILE | --list",
 		Args: verb.FlagsAlone,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if v.list {
-				if err := verb.Beside(c.Flags(), "--list", "nothing is tested", "device", "verbose"); err != nil {
-					return verb.Usage("conform: %v", err)
-				}
+			if err := v.ignored(c.Flags()); err != nil {
+				return verb.Usage("conform: %v", err)
 			}
 			return v.run()
 		},
@@ -70,10 +69,26 @@ func Conform(env *verb.Env) *cobra.Command {
 	return c
 }
 
+// ofDevice reports whether the flag names the back end of a device, by its file.
+func (v *conform) ofDevice() bool { return strings.Contains(v.device, "/") }
+
+// ignored refuses flags that would have no effect.
+func (v *conform) ignored(flags *pflag.FlagSet) error {
+	switch {
+	case v.list && v.ofDevice():
+		return verb.Beside(flags, "--list", "nothing is tested", "image", "option", "verbose")
+	case v.list:
+		return verb.Beside(flags, "--list", "nothing is tested", "device", "image", "option", "verbose")
+	case !v.ofDevice():
+		return verb.Beside(flags, "a transport", "they are for the back end of a device", "image", "option")
+	}
+	return nil
+}
+
 // run tests the plugin with the options that the configuration has for it. It
 // fails when a test does.
 func (v *conform) run() error {
-	if strings.Contains(v.device, "/") {
+	if v.ofDevice() {
 		return v.runOnDevice()
 	}
 	if v.list == (v.plugin != "" || v.transport != "") || v.plugin != "" && v.transport != "" {
