@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import gzip
 import os
 import sys
 
@@ -149,10 +150,20 @@ with comm:
     a.write(Floats(*[7] * N))
     assert a.read(8) == bytes(Floats(7, 7))[:8]
     assert utils.get_device_arch(comm) == "sm_90"
-    try:
-        utils.Kernel(b"no image", "name", device=comm)
-    except mscclpp.Error as problem:
-        assert "cuModuleLoadDataEx" in str(problem), problem
-    else:
-        sys.exit("no image was taken for one")
+
+    # A kernel is loaded by its name, and gets its arguments as they lie in memory: these are too few.
+    images = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "collectives", "image")
+    with gzip.open(os.path.join(images, "allreduce-f32-sm_90.ptx.gz")) as f:
+        image = f.read()
+    kernel = utils.Kernel(image, "mscclpp_allreduce_oneshot_ll8", device=comm)
+    for call, name in ((lambda: kernel.launch_kernel(utils.pack(a, 1), 1, 32, stream=one), "cuLaunchKernelEx: CUDA_ERROR_INVALID_VALUE"),
+                       (lambda: utils.Kernel(image, "no_such_kernel", device=comm), "cuModuleGetFunction: CUDA_ERROR_NOT_FOUND"),
+                       (lambda: utils.Kernel(b"no image", "name", device=comm), "cuModuleLoadDataEx")):
+        try:
+            call()
+        except mscclpp.FailedError as problem:
+            assert name in str(problem), problem
+        else:
+            sys.exit(f"{name}: nothing was raised")
+    del kernel
 print(f"rank {rank} is done")
