@@ -39,6 +39,9 @@ for spec in collectives/image transports/shm/kernels framework/kernel/actor/kern
 	for source in $(sed -n 's/.*"sources": \[\([^]]*\)\].*/\1/p' "$share/$spec/kernels.json" | tr -d '",'); do
 		test -f "$share/$spec/$source" || { echo "installed-test: $spec/kernels.json names $source, which is not installed" >&2; exit 1; }
 	done
+	for folder in $(sed -n 's/.*"include": \[\([^]]*\)\].*/\1/p' "$share/$spec/kernels.json" | tr -d '",'); do
+		ls "$share/$spec/$folder"/*.h >/dev/null || { echo "installed-test: $spec/kernels.json includes $folder, which has no header where it is installed" >&2; exit 1; }
+	done
 done
 rm -rf "$root/vendor"
 DESTDIR=$root PREFIX=/opt/m "$install" --remove
