@@ -255,9 +255,9 @@ watch() {
 		sleep 0.2
 	done
 	[ ! -s "$run/up" ] || return 0
-	echo "info registers -a" >"$run/monitor.in"
+	printf 'info registers -a\ninfo version\n' >"$run/monitor.in"
 	echo "rdma-guest: the machine has not started the command within $boot s; where its processors are:" >&2
-	timeout 5 sed -un 's/\r//; /^CPU#/p; /RIP=/p; /RSP=/p' "$run/monitor.out" >&2 || true
+	timeout 30 sed -un 's/\r//; /^CPU#/p; /[RE]IP=/p; /[RE]SP=/p; /^[0-9]*\.[0-9]*\.[0-9]/q' "$run/monitor.out" >&2 || true
 	echo nmi >"$run/monitor.in"
 	tries=0
 	while [ $tries -lt 100 ]; do

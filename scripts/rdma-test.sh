@@ -81,8 +81,8 @@ EOT
 step="a guest that does not come up"
 echo "== $step"
 status=0
-scripts/rdma-guest.sh --boot 1 sleep 60 >"$out/boot.log" 2>&1 || status=$?
-if [ $status != 125 ] || ! grep -q '^RIP=' "$out/boot.log"; then
+scripts/rdma-guest.sh --boot 0 sleep 60 >"$out/boot.log" 2>&1 || status=$?
+if [ $status != 125 ] || ! grep -q '^[RE]IP=' "$out/boot.log"; then
 	cat "$out/boot.log"
 	echo "rdma-test: status $status: expected 125, and the registers of the processors" >&2
 	exit 1
