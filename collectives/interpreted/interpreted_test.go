@@ -1,10 +1,15 @@
 package interpreted_test
 
 import (
+	"errors"
+	"os"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated/interpret"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 func start(t testing.TB) *interpret.Session {
@@ -18,31 +23,108 @@ func start(t testing.TB) *interpret.Session {
 // small is a case that is executed in a moment: an odd size, so that no part of it ends where words do.
 var small = shape{ranks: 2, grid: 2, block: 64, launches: 2, bytes: 3000}
 
-const mostInstructions = 200e6 // of threads, in one schedule
+const mostInstructions = 500e6 // of threads, in one schedule
 
+// errNotForSoMany: the algorithm is for another number of ranks.
+var errNotForSoMany = errors.New("not for so many ranks")
+
+// execute runs the launches of an entry on schedules from a first one on.
+func execute(t testing.TB, s *interpret.Session, e *entry, x shape, first, schedules uint64, races bool) (interpret.Stats, error) {
+	t.Helper()
+	if e.algorithm() == "fetch" && x.ranks != 2 {
+		return interpret.Stats{}, errNotForSoMany
+	}
+	j, out := set(t, s, e, x)
+	j.expect(t, out)
+	return s.Run(first, schedules, races, mostInstructions)
+}
+
+// Every kernel of collectives for sm_90 gives the result of the reference, bit for bit, and nothing that it does is
+// without an order.
 func TestEveryEntryOfSM90IsExecuted(t *testing.T) {
 	s := start(t)
 	list, texts := entries(t, "sm_90")
-	var all interpret.Stats
-	loaded := map[string]bool{}
+	var plain, checked interpret.Stats
+	loaded := ""
 	for _, e := range list {
-		if !loaded[e.image] {
+		if e.image != loaded {
 			_, _, err := s.Image(e.image, texts[e.image])
 			must(t, e.image, err)
-			loaded[e.image] = true
+			loaded = e.image
 		}
-		j, out := set(t, s, e, small)
-		j.expect(t, out)
-		stats, err := s.Run(1, 1, false, mostInstructions)
+		stats, err := execute(t, s, e, small, 1, 1, false)
+		if err == nil {
+			plain.Add(stats)
+			stats, err = s.Run(2, 2, true, mostInstructions)
+			checked.Add(stats)
+		}
 		if err != nil {
 			t.Errorf("%v: %v", e, err)
 			continue
 		}
-		all.Add(stats)
-		t.Logf("%-48v %9d instructions", e, stats.Instructions)
+		t.Logf("%-48v %9d instructions", e, stats.Instructions/2)
 	}
-	t.Logf("%d entries, %d instructions of threads in %v", len(list), all.Instructions, all.Time)
+	t.Logf("%d entries: %d instructions of threads in %v; with the race detector %d in %v", len(list), plain.Instructions, plain.Time, checked.Instructions, checked.Time)
 	if len(list) != 252 {
-		t.Errorf("%d entries, expected 252: a kernel was added or taken away: docs/interpreter.md lists them", len(list))
+		t.Errorf("%d entries, expected 252: a kernel was added or taken away: docs/interpreter.md says how many there are", len(list))
+	}
+}
+
+// frequent are the entries that stand for all in longer tests: those that move data, and those of one type that sum.
+func frequent(e *entry) bool { return !e.typed || e.dtype == kernel.Float32 }
+
+// Signatures are compared, by packets of their own, before data moves.
+func TestEntriesThatCompareSignatures(t *testing.T) {
+	s := start(t)
+	list, texts := entries(t, "sm_90")
+	list = slices.DeleteFunc(list, func(e *entry) bool { return !frequent(e) })
+	x := small
+	x.check = 2 // kCheckCompare
+	loaded := ""
+	for _, e := range list {
+		if _, ok := e.collective(); !ok {
+			continue
+		}
+		if e.image != loaded {
+			_, _, err := s.Image(e.image, texts[e.image])
+			must(t, e.image, err)
+			loaded = e.image
+		}
+		if _, err := execute(t, s, e, x, 1, 2, true); err != nil {
+			t.Errorf("%v: %v", e, err)
+		}
+	}
+}
+
+// More ranks: 4 on one schedule each, or 2, 4 and 8 on many.
+func TestMoreRanks(t *testing.T) {
+	ranks, schedules := []int{4}, uint64(1)
+	if os.Getenv("INTERPRET") == "full" {
+		ranks, schedules = []int{2, 4, 8}, 100
+	}
+	s := start(t)
+	list, texts := entries(t, "sm_90")
+	loaded := ""
+	for _, e := range list {
+		if !frequent(e) {
+			continue
+		}
+		if e.image != loaded {
+			_, _, err := s.Image(e.image, texts[e.image])
+			must(t, e.image, err)
+			loaded = e.image
+		}
+		for _, n := range ranks {
+			x := small
+			x.ranks = n
+			stats, err := execute(t, s, e, x, 1, schedules, true)
+			switch {
+			case errors.Is(err, errNotForSoMany):
+			case err != nil:
+				t.Errorf("%v, %d ranks: %v", e, n, err)
+			default:
+				t.Logf("| %v | %d | %d | %d | %v |", e, n, schedules, stats.Instructions, stats.Time.Round(time.Millisecond))
+			}
+		}
 	}
 }

@@ -34,6 +34,7 @@ type shape struct {
 	op          kernel.Op
 	bytes       uint64 // of what each rank gives, or gets, about
 	check       uint32 // of signatures
+	lanes       uint32 // 0: as many as blocks
 }
 
 // job is the memory and the arguments of one case, as the engine would have them.
@@ -53,8 +54,8 @@ func newJob(t testing.TB, s *interpret.Session, x shape, in, out uint64) *job {
 	j := &job{shape: x, session: s, in: in, out: out}
 	var err error
 	mailboxes := uint64(kernelargs.MaxLanes*x.ranks) * kernelargs.MailboxBytes
-	scratch := mailboxes + uint64(x.ranks)*uint64(x.grid)*(96<<10) + 512<<10
-	if j.geometry, err = kernelargs.Divide(scratch, x.ranks, x.grid, true); err != nil {
+	scratch := mailboxes + uint64(x.ranks)*uint64(max(x.grid, x.lanes))*(96<<10) + 512<<10
+	if j.geometry, err = kernelargs.Divide(scratch, x.ranks, max(x.grid, x.lanes), true); err != nil {
 		t.Fatal(err)
 	}
 	must(t, "reset", s.Reset())

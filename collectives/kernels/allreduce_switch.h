@@ -22,9 +22,8 @@ namespace collectives {
 // between has shown that all ranks have copied the results out. All blocks work on
 // one step; the barriers are of the grid, then of all ranks.
 //
-// Hardware handles whole aligned words of 16 bytes only. So there the result goes
-// into the rank's own copy of the window, in which no other rank reads this slice, and
-// the last word is filled up with the bytes that happen to lie behind the data.
+// Hardware handles whole aligned words of 16 bytes only: the last word is filled up with
+// the bytes that happen to lie behind the data.
 template <class T>
 MSCCLPP_DEVICE void allreduce_switch(const Args& a) {
   const Common& c = a.common;
@@ -54,10 +53,18 @@ MSCCLPP_DEVICE void allreduce_switch(const Args& a) {
     const Slice own = slice_of(count, c.rank, c.ranks, sizeof(T));
     const uint64_t at = base + own.first * sizeof(T);
     const uint64_t part = hardware ? round_up(own.count, 16 / sizeof(T)) : own.count, bytes = part * sizeof(T);
-    char* result = hardware ? static_cast<char*>(window.local) + at : out + (first + own.first) * sizeof(T);
-    window.reduceRange<T>(result, at, part, reduction_of(a), tid, threads);
-    if (!blocks_sync(c.state, c.control)) return;
-    window.broadcastRange(at, result, bytes, tid, threads);
+#if MSCCLPP_MULTIMEM
+    const bool at_once = hardware;
+    if (at_once) window.reduceToAll<T>(at, part, reduction_of(a), tid, threads);
+#else
+    constexpr bool at_once = false;
+#endif
+    if (!at_once) {
+      char* result = hardware ? static_cast<char*>(window.local) + at : out + (first + own.first) * sizeof(T);
+      window.reduceRange<T>(result, at, part, reduction_of(a), tid, threads);
+      if (!blocks_sync(c.state, c.control)) return;
+      window.broadcastRange(at, result, bytes, tid, threads);
+    }
     if (!barrier()) return;
     copy(out + first * sizeof(T), static_cast<char*>(window.local) + base, count * sizeof(T), tid, threads);
   }

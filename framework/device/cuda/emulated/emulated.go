@@ -32,6 +32,8 @@ const (
 	EnvMemory  = "CUDA_EMULATED_MEMORY"  // bytes that a process gets from each; default 4 GiB
 	EnvImages  = "CUDA_EMULATED_IMAGES"  // folder that Prepare filled
 	EnvWithout = "CUDA_EMULATED_WITHOUT" // abilities they lack, a list: nvlink, peer, vmm, ipc, dmabuf, register, memops, ordered, flush
+	EnvRun     = "CUDA_EMULATED_RUN"     // ptx: kernels are the PTX that is loaded, interpreted; else CPU images stand for it
+	EnvShape   = "CUDA_EMULATED_SHAPE"   // the most blocks and threads of a launch that is interpreted; default 2x64
 )
 
 //go:embed driver management gdrcopy ptx interpreter

@@ -121,6 +121,19 @@ func (r *rank) launch(steps ...actor.Step) {
 // and wait for each other.
 func TestActor(t *testing.T) {
 	setUp(t)
+	exchange(t)
+}
+
+// The same by the PTX itself, which the driver interprets.
+func TestActorOfTheCommittedPTX(t *testing.T) {
+	t.Setenv(cuda.EnvLibrary, emulated.Build(t))
+	t.Setenv(emulated.EnvRun, "ptx")
+	t.Setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+	exchange(t)
+}
+
+func exchange(t *testing.T) {
+	t.Helper()
 	ranks := []*rank{newRank(t, 0), newRank(t, 1)}
 	const bytes = 4096
 	var inbound, expected, data [2]uintptr

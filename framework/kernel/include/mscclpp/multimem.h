@@ -17,6 +17,10 @@ MSCCLPP_DEVICE void multimem_add(uint64_t* p, uint64_t v, bool release) {
   }
 }
 
+// The window and the rank's own copy are two names of the same bytes, which the hardware may reach by different ways. An
+// access by one name that follows an access by the other needs this fence on the way from one to the other.
+MSCCLPP_DEVICE void alias_fence() { asm volatile("fence.proxy.alias;" : : : "memory"); }
+
 MSCCLPP_DEVICE void multimem_store(float* p, float v) {
   asm volatile("multimem.st.relaxed.sys.global.f32 [%0], %1;" : : "l"(p), "f"(v) : "memory");
 }
@@ -111,6 +115,15 @@ MSCCLPP_DEVICE void multimem_reduce(void* out, const char* window, size_t count,
   const size_t words = count * sizeof(T) / 16;
   for (size_t w = tid; w < words; w += nthreads) {
     store16(static_cast<char*>(out) + 16 * w, multimem_finish<T>(MultimemSum<T>::load(window + 16 * w), r, ranks));
+  }
+}
+
+// The same, with the result in all copies.
+template <class T>
+MSCCLPP_DEVICE void multimem_reduce_all(char* window, size_t count, const Reduction& r, uint32_t ranks, uint32_t tid, uint32_t nthreads) {
+  const size_t words = count * sizeof(T) / 16;
+  for (size_t w = tid; w < words; w += nthreads) {
+    multimem_store16(window + 16 * w, multimem_finish<T>(MultimemSum<T>::load(window + 16 * w), r, ranks));
   }
 }
 

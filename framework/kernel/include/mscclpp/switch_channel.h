@@ -3,7 +3,9 @@
 // instructions; an emulated window is a row of mappings, one a member.
 //
 // Accesses through the window are relaxed: put signal() and wait() between them and
-// ordinary accesses to the same memory.
+// ordinary accesses to the same memory. Both have a fence between the two names of that memory, for all that a
+// block_sync or grid_sync has ordered before signal() or orders behind wait(). Where neither lies between, a thread
+// calls fence().
 #ifndef MSCCLPP_SWITCH_CHANNEL_H_
 #define MSCCLPP_SWITCH_CHANNEL_H_
 
@@ -30,10 +32,12 @@ struct SwitchChannel : SwitchChannelHandle {
   MSCCLPP_DEVICE bool wait(uint32_t kernel = 0 MSCCLPP_AT) const {
     const uint64_t want = detail::advance(expected, ranks);
     const uint64_t* word = counter();
-    return wait_until(control, WaitSite{kernel, 0, rank, want}, [word, want](uint64_t& seen) {
+    const bool ok = wait_until(control, WaitSite{kernel, 0, rank, want}, [word, want](uint64_t& seen) {
       seen = load_acquire(word);
       return seen >= want;
     } MSCCLPP_HERE);
+    fence();
+    return ok;
   }
   MSCCLPP_DEVICE bool relaxedWait(uint32_t kernel = 0 MSCCLPP_AT) const {
     const uint64_t want = detail::advance(expected, ranks);
@@ -42,6 +46,13 @@ struct SwitchChannel : SwitchChannelHandle {
       seen = load_relaxed(word);
       return seen >= want;
     } MSCCLPP_HERE);
+  }
+
+  // Orders accesses of this thread through the window and by its own address.
+  MSCCLPP_DEVICE void fence() const {
+#if MSCCLPP_MULTIMEM
+    if (stride == 0) detail::alias_fence();
+#endif
   }
 
   // The sum over all members of element i of the window.
@@ -87,6 +98,17 @@ struct SwitchChannel : SwitchChannelHandle {
                 tid, nthreads);
   }
 
+  // The sum of many elements over all members, stored to all members in place; hardware windows only. The values stay
+  // in registers, so no memory is reached by both of its names.
+  template <class T>
+  MSCCLPP_DEVICE void reduceToAll(uint64_t offset, size_t count, const Reduction& r, uint32_t tid, uint32_t nthreads) const {
+#if MSCCLPP_MULTIMEM
+    detail::multimem_reduce_all<T>(static_cast<char*>(window) + offset, count, r, ranks, tid, nthreads);
+#else
+    (void)offset, (void)count, (void)r, (void)tid, (void)nthreads;
+#endif
+  }
+
   // bytes of ordinary memory to byte offset of every member's copy.
   MSCCLPP_DEVICE void broadcastRange(uint64_t offset, const void* src, size_t bytes, uint32_t tid, uint32_t nthreads) const {
 #if MSCCLPP_MULTIMEM
@@ -111,6 +133,7 @@ struct SwitchChannel : SwitchChannelHandle {
   MSCCLPP_DEVICE void raise(bool release) const {
 #if MSCCLPP_MULTIMEM
     if (stride == 0) {
+      if (release) detail::alias_fence();
       detail::multimem_add(reinterpret_cast<uint64_t*>(static_cast<char*>(window) + flag), 1, release);
       return;
     }

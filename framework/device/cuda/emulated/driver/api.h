@@ -26,6 +26,7 @@ enum Result {
   kNotFound = 500,
   kNotReady = 600,
   kIllegalAddress = 700,
+  kLaunchFailed = 719,
   kPeerAccessAlreadyEnabled = 704,
   kPeerAccessNotEnabled = 705,
   kContextIsDestroyed = 709,

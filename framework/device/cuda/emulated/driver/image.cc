@@ -1,5 +1,7 @@
 #include "image.h"
 
+#include "interpret.h"
+
 #include <dlfcn.h>
 #include <elf.h>
 #include <stdio.h>
@@ -154,6 +156,13 @@ int load_image(const void* data, const std::string& folder, std::shared_ptr<Imag
     return text.empty() ? kInvalidImage : kInvalidPtx;
   }
   out->entries = parse_ptx(text);
+  if (interprets()) {
+    out->gpu = true;
+    out->program = decode(image_name(text), text, why);
+    if (out->program == nullptr) return kInvalidPtx;
+    *image = out;
+    return kSuccess;
+  }
   if (int bad = stand_for(text, folder, out.get(), why)) return bad;
   *image = out;
   return kSuccess;

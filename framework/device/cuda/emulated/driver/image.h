@@ -7,6 +7,7 @@
 #include <string>
 
 #include "api.h"
+#include "program.h"
 
 // The properties of an entry point in PTX.
 struct Entry {
@@ -32,6 +33,7 @@ struct Image {
   bool gpu = false;    // stands for PTX or machine code
   bool other = false;  // made of other sources than these, which are not believed
   std::map<std::string, Entry> entries;  // of these
+  std::shared_ptr<const ptx::Program> program;  // interpreted, in place of the library
   ~Image();
 };
 

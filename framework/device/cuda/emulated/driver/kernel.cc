@@ -10,6 +10,7 @@
 
 #include "fault.h"
 #include "image.h"
+#include "interpret.h"
 #include "state.h"
 
 namespace {
@@ -116,8 +117,9 @@ API int cuModuleGetFunction(Function** function, Module* module, const char* nam
   if (slot == nullptr) {
     Image& image = *module->image;
     auto entry = image.entries.find(name);
-    void* address = image.gpu && entry == image.entries.end() ? nullptr : dlsym(image.library, name);
-    if (address == nullptr) {
+    const ptx::Function* code = image.program != nullptr ? image.program->entry(name) : nullptr;
+    void* address = image.program != nullptr || (image.gpu && entry == image.entries.end()) ? nullptr : dlsym(image.library, name);
+    if (address == nullptr && code == nullptr) {
       module->functions.erase(name);
       return kNotFound;
     }
@@ -125,6 +127,7 @@ API int cuModuleGetFunction(Function** function, Module* module, const char* nam
     slot->context = module->context;
     slot->name = name;
     slot->image = module->image;
+    slot->code = code;
     slot->entry = reinterpret_cast<void (*)(const void*, const void*)>(address);
     if (image.gpu) {
       slot->parameters = entry->second.parameters;
@@ -203,8 +206,9 @@ API int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** 
   if (int bad = take(*function, list, extra, &parameters)) return bad;
   const Shape shape = {static_cast<uint32_t>(grid), static_cast<uint32_t>(block), config->shared, 0};
   // The image is held: the module may be unloaded before its turn comes.
-  return enqueue(stream, [context = stream->context, name = function->name, entry = function->entry, image = function->image,
+  return enqueue(stream, [context = stream->context, name = function->name, entry = function->entry, code = function->code, image = function->image,
                           parameters = std::move(parameters), shape] {
+    if (code != nullptr) return interpret(context, *image->program, *code, parameters, shape.grid, shape.block, shape.shared);
     guarded(context, name.c_str(), [&] { entry(parameters.data(), &shape); });
   });
 }

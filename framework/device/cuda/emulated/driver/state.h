@@ -91,12 +91,16 @@ struct Event {
   std::vector<int> frontier;
 };
 
+namespace ptx {
+struct Function;
+}
 struct Image;
 struct Function {
   Context* context;
   std::string name;
   std::shared_ptr<Image> image;
   void (*entry)(const void*, const void*);
+  const ptx::Function* code = nullptr;  // interpreted, in place of entry
   size_t parameters = 0;  // bytes; 0: not known
   int max_threads = kMaxThreads;
   unsigned shared_most = kSharedPlain;

@@ -2,6 +2,7 @@
 #include "machine.h"
 
 #include <string.h>
+#include <time.h>
 
 #include <algorithm>
 
@@ -22,6 +23,13 @@ std::string Warp::where(const Instruction& i, uint32_t lane) const {
 }
 
 void Warp::fail(const Instruction& i, uint32_t lane, const std::string& why) const { throw Error(where(i, lane) + ": " + why); }
+
+uint64_t Machine::time() {
+  if (!real_time) return clock += 10;
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
+}
 
 const Region& Machine::region(Warp& w, const Instruction& i, uint32_t lane, uint64_t at, uint64_t bytes) {
   static const Region shared, unknown;

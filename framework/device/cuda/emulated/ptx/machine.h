@@ -139,7 +139,9 @@ class Machine {
   Races* const races;
   Counts counts;
   uint64_t clock = 1000;       // nanoseconds
+  bool real_time = false;      // kernels read the time of the host
 
+  uint64_t time();
   const Region& region(Warp& w, const Instruction& i, uint32_t lane, uint64_t address, uint64_t bytes);
 
  private:

@@ -266,7 +266,7 @@ void address_of(Warp& w, const Instruction& i, uint32_t lanes) {
 template <int kWhich>
 void special(Warp& w, const Instruction& i, uint32_t lanes) {
   uint64_t* d = target(w, i.d);
-  const uint64_t now = kWhich == 4 ? w.machine->clock += 10 : 0;
+  const uint64_t now = kWhich == 4 ? w.machine->time() : 0;
   each_lane(lanes, [&](uint32_t l) {
     switch (kWhich) {
       case 0: d[l] = w.first + l; break;

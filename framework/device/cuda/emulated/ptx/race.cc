@@ -227,7 +227,7 @@ void Races::conflict(const Warp& w, const Instruction& i, uint32_t lane, uint32_
   const Thread &t = threads_[self], &other = threads_[o.thread];
   const bool crossed = o.window != now.window;
   if (o.thread == self) {
-    if (!crossed || (o.strong && now.strong) || o.clock <= t.aliased) return;
+    if (!crossed || (o.strong && now.strong) || o.clock <= t.aliased || o.clock <= t.known->aliased[self]) return;
   } else {
     // A word that both poll or count in; data through the window is to be ordered all the same.
     const bool data = o.window && now.window && o.what->kind != Kind::kMultiReduction;

@@ -1,0 +1,84 @@
+#include "interpret.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <algorithm>
+
+#include "fault.h"
+#include "../ptx/machine.h"
+
+namespace {
+
+constexpr uint32_t kBlocks = 2, kThreads = 64;  // of a launch, where nothing else is asked for
+constexpr uint64_t kNoLimit = ~0ull;            // of instructions: waits have deadlines of their own
+
+// All addresses of the process: those that are not mapped fault.
+class Process : public ptx::Memory {
+ public:
+  const ptx::Region* find(uint64_t) override { return nullptr; }
+  bool strict() const override { return false; }
+};
+
+// "4x128": so many blocks of so many threads at most.
+void most(uint32_t* blocks, uint32_t* threads) {
+  *blocks = kBlocks;
+  *threads = kThreads;
+  const char* text = getenv("CUDA_EMULATED_SHAPE");
+  unsigned b, t;
+  if (text == nullptr || sscanf(text, "%ux%u", &b, &t) != 2 || b == 0 || t == 0) return;
+  *blocks = b;
+  *threads = (t + 31) / 32 * 32;
+}
+
+}  // namespace
+
+bool interprets() {
+  const char* how = getenv("CUDA_EMULATED_RUN");
+  return how != nullptr && strcmp(how, "ptx") == 0;
+}
+
+std::shared_ptr<const ptx::Program> decode(const std::string& name, const std::string& text, std::string* why) {
+  try {
+    return ptx::parse(name, text);
+  } catch (const ptx::Error& e) {
+    *why = std::string("ptxas emulated: ") + e.what();
+    return nullptr;
+  }
+}
+
+void interpret(Context* context, const ptx::Program& program, const ptx::Function& entry, const std::vector<char>& parameters, uint32_t grid,
+               uint32_t block, uint32_t shared) {
+  uint32_t blocks, threads;
+  most(&blocks, &threads);
+  Process memory;
+  // A fault leaves without destructors: this memory is lost then, with the device.
+  auto* machine = new ptx::Machine(memory);
+  ptx::Launch launch;
+  launch.program = &program;
+  launch.entry = &entry;
+  launch.grid = std::min(grid, blocks);
+  launch.block = std::min(block, threads);
+  launch.shared = shared;
+  launch.arguments = parameters;
+  machine->add(launch);
+  machine->real_time = true;
+  ptx::Options options;
+  options.most = kNoLimit;
+  options.yield = [] { sched_yield(); };
+  std::string failed;
+  guarded(context, entry.name.c_str(), [&] {
+    try {
+      machine->run(options);
+    } catch (const ptx::Error& e) {
+      failed = e.what();
+    }
+  });
+  if (context->fault != 0) return;
+  delete machine;
+  if (failed.empty()) return;
+  fprintf(stderr, "emulated driver: device %d is lost: %s\n", context->device, failed.c_str());
+  context->fault = kLaunchFailed;
+}
