@@ -56,7 +56,7 @@ test-beside: build kernels ## those of `make test` that may run beside other wor
 	packages=$$($(GO) list ./...) && \
 	$(GO) test -vet=off -p 3 -timeout 28m -skip '$(call names,$(ALONE))' $$(printf '%s\n' $$packages | grep -v '/launch/enginetest$$')
 
-interpret: kernels ## kernels for AMD's GPUs in the interpreter with 4 and 8 ranks; CI does it with two
+interpret: kernels ## kernels for GPUs in the interpreters, more ranks and schedules than in CI; takes hours
 	INTERPRET_RANKS='4 8' $(GO) test -count=1 -timeout 60m -v -run 'TestEvery|TestCaches' ./collectives/gfxtest
 	INTERPRET=full $(GO) test -v -count=1 -timeout 4h ./collectives/interpreted
 
