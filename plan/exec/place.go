@@ -59,7 +59,8 @@ func (e *Executor) arena(chunk uint64) (*arena, error) {
 // quiet waits until earlier launches, on a GPU, no longer use memory that is to be freed.
 func (e *Executor) quiet() error {
 	d, ok := e.comm.Device().(device.Engine)
-	if !ok || !e.enqueued || e.comm.Err() != nil {
+	ended := e.comm.Err() != nil // and with it the kernels
+	if !ok || !e.enqueued || ended {
 		return nil
 	}
 	for began := time.Now(); ; {
