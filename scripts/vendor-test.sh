@@ -27,5 +27,5 @@ toy=$out/toy
 	"$go" test ./...
 	make GO="$go" OUT="$toy"
 )
-bin/mscclpp-run conform --device "$toy/libtoy.so" --image "$toy/mscclpp-transport-toylink.kernels/conform-toy1.so" --option memory=67108864
+bin/mscclpp-run conform --device "$toy/libtoy.so" --kernels "$toy/mscclpp-transport-toylink.kernels/conform-toy1.so" --option memory=67108864
 bin/mscclpp-run --config "$toy/job.yaml" -n 2 check

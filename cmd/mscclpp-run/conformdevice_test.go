@@ -33,7 +33,7 @@ func TestConformOfDevices(t *testing.T) {
 		{[]string{"--device", wide}, 1, "every user may write"},
 		{[]string{"--device", filepath.Join(dir, "none.so")}, 1, "none.so"},
 		{[]string{"--device", "acme", "--plugin", "/x"}, 2, "with a slash"},
-		{[]string{"--device", garbage, "--list", "--image", "x"}, 2, "--image beside --list"},
+		{[]string{"--device", garbage, "--list", "--kernels", "x"}, 2, "--kernels beside --list"},
 		{[]string{"--plugin", "/x", "--option", "a=b"}, 2, "--option beside a transport"},
 	} {
 		if _, stderr, code := conformRun(t, c.args...); code != c.code || !strings.Contains(stderr, c.want) {

@@ -61,7 +61,7 @@ func Conform(env *verb.Env) *cobra.Command {
 	c.Flags().StringVar(&v.transport, "transport", "", "name of a transport, found as for a job")
 	c.Flags().StringVar(&v.match, "run", "", "run the tests whose name matches this regular expression")
 	c.Flags().StringVar(&v.device, "device", "auto", "whose memory the ranks use: host, cuda for the GPUs in turn, or auto by what the transport needs; a path with a slash: the back end of a device, which is tested then")
-	c.Flags().StringVar(&v.image, "image", "", "for the back end of a device: image of the suite's kernels, built for the device")
+	c.Flags().StringVar(&v.image, "kernels", "", "for the back end of a device: image of the suite's kernels, built for the device")
 	c.Flags().StringArrayVar(&v.options, "option", nil, "for the back end of a device: key=value; may be repeated")
 	c.Flags().StringVar(&v.format, "format", "table", "table, or json with one object a line")
 	c.Flags().BoolVar(&v.list, "list", false, "list the tests and the rule that each checks, and test nothing")
@@ -76,11 +76,11 @@ func (v *conform) ofDevice() bool { return strings.Contains(v.device, "/") }
 func (v *conform) ignored(flags *pflag.FlagSet) error {
 	switch {
 	case v.list && v.ofDevice():
-		return verb.Beside(flags, "--list", "nothing is tested", "image", "option", "verbose")
+		return verb.Beside(flags, "--list", "nothing is tested", "kernels", "option", "verbose")
 	case v.list:
-		return verb.Beside(flags, "--list", "nothing is tested", "device", "image", "option", "verbose")
+		return verb.Beside(flags, "--list", "nothing is tested", "device", "kernels", "option", "verbose")
 	case !v.ofDevice():
-		return verb.Beside(flags, "a transport", "they are for the back end of a device", "image", "option")
+		return verb.Beside(flags, "a transport", "they are for the back end of a device", "kernels", "option")
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func (v *deviceSuite) run(ctx context.Context) error {
 	o := conformance.Options{Backend: back, Options: strings.Join(v.options, "\n"), Match: v.match}
 	if v.image != "" {
 		if o.Image, err = os.ReadFile(v.image); err != nil {
-			return fmt.Errorf("conform: --image: %w", err)
+			return fmt.Errorf("conform: --kernels: %w", err)
 		}
 	}
 	self, err := os.Executable()
