@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-/* Calls in place, and others, have entries of their own. */
+/* Calls in place, and others, have entries of their own. Nearly all calls of a communicator are on one stream: it is compared alone. */
 static uint32_t place(const struct fastpath_key* k, int in_place) {
-  uint64_t h = (k->count ^ (uint64_t)k->stream << 7 ^ (uint64_t)k->kind << 48 ^ (uint64_t)k->type << 40 ^ (uint64_t)k->op << 32 ^ (uint64_t)k->root << 20) *
+  uint64_t h = (k->count ^ (uint64_t)k->kind << 48 ^ (uint64_t)k->type << 40 ^ (uint64_t)k->op << 32 ^ (uint64_t)k->root << 20) *
                0x9e3779b97f4a7c15u;
   return (uint32_t)(h >> 58) ^ (uint32_t)in_place;
 }

@@ -226,7 +226,7 @@ func (t *Table) Publish(e *Entry) {
 
 // place is where an entry is: as in fastpath.c.
 func place(k *Key, inPlace bool) uint32 {
-	h := (k.Count ^ uint64(k.Stream)<<7 ^ uint64(k.Kind)<<48 ^ uint64(k.Type)<<40 ^ uint64(k.Op)<<32 ^ uint64(k.Root)<<20) * 0x9e3779b97f4a7c15
+	h := (k.Count ^ uint64(k.Kind)<<48 ^ uint64(k.Type)<<40 ^ uint64(k.Op)<<32 ^ uint64(k.Root)<<20) * 0x9e3779b97f4a7c15
 	return uint32(h>>58) ^ uint32(word(inPlace))
 }
 
