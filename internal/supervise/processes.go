@@ -57,7 +57,7 @@ func children() []int {
 	var out []int
 	self := os.Getpid()
 	Each(func(pid int, s Stat) {
-		if s.Parent == self && s.State != 'Z' {
+		if s.Parent == self && !s.Ended {
 			out = append(out, pid)
 		}
 	})
@@ -70,6 +70,7 @@ type Stat struct {
 	Parent  int
 	Group   int
 	Exiting bool // it gives back what it has, or has done so
+	Ended   bool // all of its threads have: a zombie whose first thread ended before others is still there, with its files
 }
 
 // Each calls f for every process that can be seen.
@@ -114,6 +115,11 @@ func parseStat(data []byte) (Stat, bool) {
 		const exiting = 1 << 2 // PF_EXITING
 		flags, _ := strconv.ParseUint(string(fields[6]), 10, 64)
 		s.Exiting = s.Exiting || flags&exiting != 0
+	}
+	s.Ended = s.State == 'Z'
+	if len(fields) > 17 {
+		threads, _ := strconv.Atoi(string(fields[17]))
+		s.Ended = s.Ended && threads <= 1
 	}
 	return s, err1 == nil && err2 == nil
 }

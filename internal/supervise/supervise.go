@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -63,7 +64,7 @@ func killMarked(groups map[int]bool, job string) int {
 	self, n := os.Getpid(), 0
 	var pids []int
 	Each(func(pid int, s Stat) {
-		if pid != self && s.State != 'Z' && (groups[s.Group] || job != "" && marked(pid, mark)) {
+		if pid != self && !s.Ended && (groups[s.Group] || job != "" && marked(pid, mark)) {
 			pids = append(pids, pid)
 		}
 	})
@@ -81,13 +82,20 @@ func killMarked(groups map[int]bool, job string) int {
 // marked reports whether the environment with which a process was started has the
 // mark. Processes of other users cannot be read, and are not ours.
 func marked(pid int, mark []byte) bool {
-	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-	if err != nil {
-		return false
+	folder := "/proc/" + strconv.Itoa(pid)
+	files := []string{folder + "/environ"}
+	if first, ok := Of(pid); ok && first.State == 'Z' { // its first thread has none any more
+		files, _ = filepath.Glob(folder + "/task/*/environ")
 	}
-	for _, e := range bytes.Split(env, []byte{0}) {
-		if bytes.Equal(e, mark) {
-			return true
+	for _, file := range files {
+		env, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		for _, e := range bytes.Split(env, []byte{0}) {
+			if bytes.Equal(e, mark) {
+				return true
+			}
 		}
 	}
 	return false

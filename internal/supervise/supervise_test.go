@@ -1,7 +1,11 @@
 package supervise
 
 import (
+	"bufio"
+	"fmt"
+	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,6 +26,71 @@ func TestParseStat(t *testing.T) {
 		if _, ok := parseStat([]byte(bad)); ok {
 			t.Errorf("%q was accepted", bad)
 		}
+	}
+}
+
+func TestParseStatOfThreads(t *testing.T) {
+	const until = "12 (a) %s 7 8 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 %d 0"
+	for _, x := range []struct {
+		state   string
+		threads int
+		ended   bool
+	}{{"Z", 1, true}, {"Z", 0, true}, {"Z", 2, false}, {"S", 1, false}} {
+		if s, ok := parseStat(fmt.Appendf(nil, until, x.state, x.threads)); !ok || s.Ended != x.ended {
+			t.Errorf("%+v: %+v %v", x, s, ok)
+		}
+	}
+}
+
+// headless is a process whose first thread ends and whose second one waits for ever. It says so once it is there.
+const headless = "HEADLESS"
+
+func init() { // on the first thread
+	if os.Getenv(headless) == "" {
+		return
+	}
+	go func() {
+		runtime.LockOSThread()
+		for { // until the other thread is gone
+			if s, ok := Of(os.Getpid()); ok && s.State == 'Z' {
+				break
+			}
+			runtime.Gosched()
+		}
+		os.Stdout.WriteString("headless\n")
+		select {}
+	}()
+	runtime.LockOSThread()
+	syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
+}
+
+// A process whose first thread has ended looks like a zombie. It is killed all the same, and has ended when Run returns.
+func TestProcessWithoutItsFirstThreadIsKilled(t *testing.T) {
+	for name, env := range map[string]string{"group": "A=B", "mark": Mark + "=headless"} {
+		c := exec.Command("/proc/self/exe")
+		c.Env = []string{headless + "=1", env}
+		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		out, err := c.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			t.Fatal(line, err)
+		}
+		group := ""
+		if name == "group" {
+			group = strconv.Itoa(c.Process.Pid) + "\n"
+		}
+		Run(strings.NewReader(group), "headless")
+		if s, ok := Of(c.Process.Pid); ok && !s.Ended {
+			t.Errorf("by %s: %+v after Run", name, s)
+		}
+		c.Process.Kill()
+		c.Wait()
 	}
 }
 
