@@ -59,8 +59,7 @@ func (e *Executor) arena(chunk uint64) (*arena, error) {
 // quiet waits until earlier launches, on a GPU, no longer use memory that is to be freed.
 func (e *Executor) quiet() error {
 	d, ok := e.comm.Device().(device.Engine)
-	ended := e.comm.Err() != nil // and with it the kernels
-	if !ok || !e.enqueued || ended {
+	if !ok || !e.enqueued || e.ended() {
 		return nil
 	}
 	for began := time.Now(); ; {
@@ -76,6 +75,9 @@ func (e *Executor) quiet() error {
 	e.comm.Abort(fmt.Errorf("%w: rank %d frees memory of plan %s while the plan runs", framework.ErrClosed, e.comm.Rank(), e.plan.Name))
 	return d.Sync(e.stream) // an abort ends the kernels
 }
+
+// ended reports whether the communicator has, and with it its kernels.
+func (e *Executor) ended() bool { return e.comm.Err() != nil }
 
 // drainPatience is how long launches on a GPU may take to end by themselves.
 const drainPatience = 2 * time.Second

@@ -54,7 +54,7 @@ func TestStory(t *testing.T) {
 	if c := s.Slowest; c == nil || c.Number != 1 || c.Took != 6100 || c.Late != 1 || c.LateBy != 5000 {
 		t.Errorf("slowest: %+v: expected call 1, 6100 ns, rank 1 late by 5000", c)
 	}
-	if len(s.Late) != 1 || s.Late[0].Rank != 1 || s.Late[0].Cost != 5000 || !(s.Late[0].Times == 1) {
+	if len(s.Late) != 1 || s.Late[0].Rank != 1 || s.Late[0].Cost != 5000 || s.Late[0].Times != 1 {
 		t.Errorf("late: %+v: expected rank 1 at a cost of 5000 ns", s.Late)
 	}
 	if x := s.Split[0]; x.Choose != 10 || x.Wait != 5000 || x.Work != 990 {
