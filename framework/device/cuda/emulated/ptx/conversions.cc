@@ -87,7 +87,7 @@ void add_conversions(Forms* forms) {
   put<int16_t, int8_t>(f, "s16.s8"), put<int32_t, int8_t>(f, "s32.s8"), put<int8_t, int32_t>(f, "s8.s32");
   put<int64_t, int32_t>(f, "s64.s32"), put<int32_t, int16_t>(f, "s32.s16"), put<int64_t, int16_t>(f, "s64.s16");
   put<float, uint32_t>(f, "rn.f32.u32"), put<float, uint16_t>(f, "rn.f32.u16"), put<float, int32_t>(f, "rn.f32.s32");
-  put<double, uint32_t>(f, "rn.f64.u32"), put<double, int32_t>(f, "rn.f64.s32"), put<double, uint64_t>(f, "rn.f64.u64");
+  put<double, uint16_t>(f, "rn.f64.u16"), put<double, uint32_t>(f, "rn.f64.u32"), put<double, int32_t>(f, "rn.f64.s32"), put<double, uint64_t>(f, "rn.f64.u64");
   put<float, double>(f, "rn.f32.f64"), put<double, float>(f, "f64.f32");
   put<int16_t, double>(f, "rzi.s16.f64"), put<int32_t, double>(f, "rzi.s32.f64"), put<int64_t, double>(f, "rzi.s64.f64");
   put<uint16_t, double>(f, "rzi.u16.f64"), put<uint32_t, double>(f, "rzi.u32.f64"), put<uint64_t, double>(f, "rzi.u64.f64");
