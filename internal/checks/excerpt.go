@@ -9,7 +9,8 @@ import (
 
 // How much of the log of a failed stage is shown, when it has failed.
 const (
-	causeLines   = 20
+	causeLines   = 20 // and behind each of them
+	reasonLines  = 5  // since a test says why it has failed below its name
 	troubleLines = 10
 	tailLines    = 100
 )
@@ -77,7 +78,9 @@ func excerpt(log []byte) []string {
 	n := 0
 	for i, l := range lines {
 		if causes.MatchString(l) && n < causeLines {
-			shown = append(shown, i)
+			for r := i; r <= i+reasonLines && r < len(lines); r++ {
+				shown = append(shown, r)
+			}
 			n++
 		}
 	}

@@ -83,3 +83,14 @@ func TestCausesAreNotLeftOut(t *testing.T) {
 		t.Errorf("%d failed tests, expected 15:\n%s", n, shown)
 	}
 }
+
+// A test that has failed says why below its name.
+func TestReasonsAreShown(t *testing.T) {
+	shown, _ := failing(t, `
+echo "--- FAIL: TestThing (0.00s)"
+echo "    thing_test.go:12: expected another"
+for word in $(echo {a..z}{a..z}); do echo "ok $word"; done`)
+	if !strings.Contains(shown, "expected another") {
+		t.Errorf("the reason is left out:\n%s", shown)
+	}
+}
