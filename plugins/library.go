@@ -12,8 +12,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// OpenLibrary opens a shared object that this process is going to load. The result is a copy in memory that nobody can
-// change, so the process loads what was looked at. sha256, in hexadecimal, is the checksum of the copy, "" for any.
+// OpenLibrary opens a shared object that this process is going to load. The result is a copy in sealed memory, so
+// the process loads the bytes that were checked. sha256, in hexadecimal, is the checksum of the copy, "" for any.
 //
 // The rules are those for plugins, and hold with and without a checksum, since the object gets all rights of the process: the
 // file and everything that leads to it belong to the user or to root, and no other user may write there. A process that has
@@ -62,7 +62,7 @@ func openLibrary(path, sum string) (*os.File, error) {
 	return checkedCopy(file, sum)
 }
 
-// checkedCopy copies a file into memory that nobody can change, if it has the checksum.
+// checkedCopy copies a file into sealed memory, if it has the checksum.
 func checkedCopy(file *os.File, sum string) (*os.File, error) {
 	sealed, seen, err := sealedCopy(file)
 	if err != nil {

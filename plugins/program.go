@@ -216,7 +216,7 @@ var callsServe = func(f io.ReaderAt) bool {
 	return false
 }
 
-// sealedCopy copies a file into memory that nobody can change, and returns its sha256.
+// sealedCopy copies a file into sealed memory, and returns its sha256.
 func sealedCopy(f *os.File) (*os.File, []byte, error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate("mscclpp-plugin", flags|unix.MFD_EXEC)

@@ -60,7 +60,7 @@ func (r *Rank) answer(ctx context.Context, boot framework.Bootstrap, host int) {
 	}
 }
 
-// The time between two bursts: at first the drift is not known, and later nobody may ask for the time.
+// The time between two bursts: at first the drift is not known, and while records are off a rough time is enough.
 const (
 	pauseAtFirst = 250 * time.Millisecond
 	pauseOn      = time.Second

@@ -36,7 +36,7 @@ func newMemory(regions int) (*memory, error) {
 	return mapFile(f, unix.PROT_READ|unix.PROT_WRITE)
 }
 
-// openMemory opens regions of another process. Its file is cut by nobody: it belongs to this user.
+// openMemory opens regions of another process. No other user can truncate its file: it belongs to this one.
 func openMemory(path string, write bool) (*memory, error) {
 	flags, protection := os.O_RDONLY, unix.PROT_READ
 	if write {

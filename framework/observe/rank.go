@@ -36,7 +36,7 @@ type Facts struct {
 	Program string              // "": that of the process
 }
 
-// Rank is what one rank says about itself. Its methods may be called from any goroutine, and on a nil Rank.
+// Rank writes the state and the records of one rank. Its methods may be called from any goroutine, and on a nil Rank.
 type Rank struct {
 	memory *memory
 	at     region

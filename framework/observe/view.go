@@ -115,7 +115,7 @@ type View struct {
 	at     region
 }
 
-// Info is what a rank says about itself.
+// Info describes a rank, as it has written it.
 type Info struct {
 	Job, Host, HostID, Device, Program string
 
@@ -216,7 +216,7 @@ func (v *View) Dump(ctx context.Context) (string, error) {
 // Cursor is how far a reader has read the rings of a rank.
 type Cursor struct{ next [maxRings]uint64 }
 
-// Stretch is what was read of one ring.
+// Stretch holds the records read from one ring.
 type Stretch struct {
 	Ring    int
 	Writer  string

@@ -25,7 +25,7 @@ import (
 //go:embed fastpath.h
 var Header string
 
-// Table is what was published. The methods of nil do nothing.
+// Table holds the published calls of a communicator. The methods of nil do nothing.
 type Table struct {
 	c      *C.struct_fastpath_table
 	owner  any
@@ -95,7 +95,7 @@ func Enable() {
 // Function is where fastpath_call is.
 func Function() uintptr { return uintptr(C.fastpath_call) }
 
-// New makes the table of a communicator, which C cannot use before Bind; nil if nobody wants any.
+// New makes the table of a communicator, which C cannot use before Bind; nil if no library has enabled them.
 func New(communicator any, l *Layout) *Table {
 	tables.Lock()
 	defer tables.Unlock()

@@ -16,7 +16,7 @@ const mostArenas = 16
 
 // single reports whether one arena serves chunks of all sizes up to its own. Memory that launches of two sizes use is
 // divided in two ways: what a rank is slow to read in one would be overwritten by the next. Packets that alternate between
-// two halves are safe, as nobody gets two launches ahead.
+// two halves are safe, as no rank gets two launches ahead.
 func (e *Executor) single() bool {
 	p := e.plan
 	scratch := 0

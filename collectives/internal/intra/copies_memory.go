@@ -42,7 +42,7 @@ func (k *copier) slot() uint64 {
 	return k.scratch / (slotsOfAPeer * uint64(k.ranks)) / leastPiece * leastPiece
 }
 
-// most is what the largest calls take.
+// most is the memory that the largest calls take, in bytes.
 func (k *copier) most() uint64 { return slotsOfAPeer * k.places() * k.slot() }
 
 // cutOf cuts a call into pieces: as few as the largest slots allow, or if all ranks have less memory than

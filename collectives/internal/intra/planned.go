@@ -72,7 +72,7 @@ func rules(l *fastpath.Layout, r *residents) {
 	l.Most, l.Early = r.most, choose.EarlyThreads
 }
 
-// take has nobody but Go make calls until give.
+// take has only Go make calls until give.
 func (e *Engine) take() {
 	if t := e.planned.table; t != nil {
 		s := t.Take()

@@ -114,7 +114,7 @@ func (t *T) strangers(kind framework.ShareKind) []framework.Share {
 	return []framework.Share{{Kind: kind, FD: r}, {Kind: kind, FD: null}, {Kind: kind, FD: self}}
 }
 
-// order is what another process does with a share. It goes there as JSON; the descriptor goes as number 3.
+// order tells another process how to use a share. It goes there as JSON; the descriptor goes as number 3.
 type order struct {
 	Share         framework.Share `json:"-"`
 	Kind          framework.ShareKind
@@ -234,7 +234,7 @@ func Child(b *native.Backend) error {
 	return errors.Join(m.Close(), opened.Close())
 }
 
-// transfer is what every device of package native has.
+// transfer has the copies that every device of package native offers.
 type transfer interface {
 	ReadAt(b []byte, addr uintptr) error
 	WriteAt(b []byte, addr uintptr) error

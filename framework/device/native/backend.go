@@ -45,7 +45,7 @@ type shareKind struct {
 	onDemand bool
 }
 
-// Load opens a shared object that nobody can change, and takes its table. Nothing of it runs before it is known to be one for
+// Load opens a shared object in sealed memory, and takes its table. Nothing of it runs before it is known to be one for
 // this processor; what it does when it is loaded is its own affair. name is where it came from, for errors.
 func Load(file *os.File, name string) (*Backend, error) {
 	b, err := load(file)

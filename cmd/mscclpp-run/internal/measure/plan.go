@@ -78,7 +78,7 @@ func (f *planFlags) parse(args []string) (err error) {
 	return f.round()
 }
 
-// round makes sizes those that the plan can be called with. A single size is what its user means.
+// round replaces sizes by the nearest that the plan accepts. A single size is kept as it was given.
 func (f *planFlags) round() error {
 	p := f.plan
 	chunks := max(p.GPUs[0].InputChunks, p.GPUs[0].OutputChunks)

@@ -26,7 +26,7 @@ type place struct {
 	started        int64
 }
 
-// log is what was read of one rank.
+// log holds the records and states read from one rank.
 type log struct {
 	info   observe.Info
 	states []observe.State

@@ -99,7 +99,7 @@ func (t *Trace) WritePerfetto(w io.Writer) error {
 	return err
 }
 
-// lifeOf is the track of what happens to the rank, beginning with who it is.
+// lifeOf makes the track of a rank's life: where it runs, when it joined, failed or left.
 func (t *Trace) lifeOf(r *Rank, b *[]byte) []event {
 	id := track(r.Rank, trackLife)
 	*b = appendTrack(*b, id, track(r.Rank, trackRank), "life", 0, false)

@@ -13,7 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/observe"
 )
 
-// JobStatus is what a job does at a moment.
+// JobStatus is the state of a job at one moment.
 type JobStatus struct {
 	Job    string       `json:"job"`
 	Size   int          `json:"size"`
@@ -22,7 +22,7 @@ type JobStatus struct {
 	Behind []Behind     `json:"behind"`
 }
 
-// RankStatus is what one rank does.
+// RankStatus is the state of one rank.
 type RankStatus struct {
 	Rank    int          `json:"rank"`
 	Host    string       `json:"host"`

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Story is what a trace says, in numbers.
+// Story summarizes a trace in numbers.
 type Story struct {
 	Job     string      `json:"job"`
 	Ranks   int         `json:"ranks"`
@@ -75,14 +75,14 @@ type OpenCall struct {
 	Without []int  `json:"without"` // ranks of the communicator that have not begun it
 }
 
-// Failure is what a rank said of the end of the job.
+// Failure is the reason that a rank gave for the end of the job.
 type Failure struct {
 	Rank    int    `json:"rank"`
 	Culprit int    `json:"culprit"`
 	Text    string `json:"text"`
 }
 
-// ProxyTime is what a proxy has moved.
+// ProxyTime counts the transfers of a proxy, and their time.
 type ProxyTime struct {
 	Rank     int    `json:"rank"`
 	Proxy    string `json:"proxy"`

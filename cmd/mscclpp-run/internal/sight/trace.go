@@ -9,7 +9,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/observe"
 )
 
-// Trace is what is known of a job. All times are those of the clock of rank 0, in ns.
+// Trace holds the records of all ranks of a job. All times are those of the clock of rank 0, in ns.
 type Trace struct {
 	Job   string
 	Ranks []*Rank

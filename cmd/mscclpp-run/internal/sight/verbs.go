@@ -102,7 +102,7 @@ type traceVerb struct {
 	out    string
 }
 
-// TraceVerb returns the verb trace, which tells what is in a trace, or records a running job.
+// TraceVerb returns the verb trace, which summarizes a trace file, or records a running job.
 func TraceVerb(env *verb.Env) *cobra.Command {
 	v := traceVerb{env: env}
 	c := &cobra.Command{

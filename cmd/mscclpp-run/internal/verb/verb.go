@@ -59,8 +59,8 @@ func Usage(format string, args ...any) error {
 	return &Error{Code: 2, Err: fmt.Errorf(format, args...)}
 }
 
-// Beside refuses flags that would be ignored beside another one, or beside an argument. A user
-// who types a flag expects that it does something.
+// Beside refuses flags that would be ignored beside another one, or beside an argument: a flag that
+// is given has to have an effect.
 func Beside(f *pflag.FlagSet, other, why string, names ...string) error {
 	for _, name := range names {
 		if f.Changed(name) {
