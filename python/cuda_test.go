@@ -9,8 +9,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 )
 
-// onGPUs runs a program as two ranks on emulated GPUs, each of which says that it is done.
-func onGPUs(t *testing.T, p interpreter, args ...string) {
+// onGPUs runs a program as so many ranks on emulated GPUs, each of which says that it is done.
+func onGPUs(t *testing.T, p interpreter, ranks int, args ...string) {
 	t.Helper()
 	tree(t)
 	driver := emulated.Build(t)
@@ -19,18 +19,23 @@ func onGPUs(t *testing.T, p interpreter, args ...string) {
 	env := []string{
 		cuda.EnvLibrary + "=" + driver, "LD_LIBRARY_PATH=" + filepath.Dir(driver), emulated.EnvImages + "=" + kernels, emulated.EnvMemory + "=1073741824",
 	}
-	text, err := run(t, p, 2, env, args...)
-	if err != nil || strings.Count(text, " is done\n") != 2 {
+	text, err := run(t, p, ranks, env, args...)
+	if err != nil || strings.Count(text, " is done\n") != ranks {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
 
 // Memory of GPUs is used by the protocols of other packages, in the order of their streams.
 func TestGPUObjects(t *testing.T) {
-	onGPUs(t, newest(t, "nothing else", anyPython), "tests/cuda_objects.py")
+	onGPUs(t, newest(t, "nothing else", anyPython), 2, "tests/cuda_objects.py")
 }
 
 // The process group puts operations on the streams of torch, of which there is a stand-in.
 func TestTorchStreams(t *testing.T) {
-	onGPUs(t, newest(t, "torch 2.11", hasTorch), "-W", "ignore", "tests/torch_cuda.py")
+	onGPUs(t, newest(t, "torch 2.11", hasTorch), 2, "-W", "ignore", "tests/torch_cuda.py")
+}
+
+// Messages around a ring do not wait for each other, though every rank sends first.
+func TestTorchRing(t *testing.T) {
+	onGPUs(t, newest(t, "torch 2.11", hasTorch), 3, "-W", "ignore", "tests/torch_ring.py")
 }

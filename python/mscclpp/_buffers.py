@@ -124,9 +124,12 @@ def _of_interface(obj, interface: dict, device, what: str) -> Buffer:
     if data is None:
         raise _errors.invalid(f"{what}: an array interface without an address: expected data")
     if device is not None:
-        own = getattr(obj, "device", None)  # CuPy: an object with its number
-        device = getattr(own, "id", -1)
+        own = getattr(obj, "device", None)  # of CuPy and JAX: an object with its number
+        device = getattr(own, "local_hardware_id", None)
+        device = getattr(own, "id", -1) if device is None else device
         device = device if isinstance(device, int) else -1
+        if type(obj).__module__.startswith("jax"):
+            obj.block_until_ready()  # the interface names no stream
     found = Buffer(data[0] or 0, _product(shape) * itemsize, itemsize, code, device, bool(data[1]), obj,
                    str(dtype) if dtype is not None else typestr)
     stream = interface.get("stream")

@@ -115,7 +115,8 @@ def GpuBuffer(shape: int | Sequence[int], dtype: object = float, strides: Sequen
     if any(n <= 0 for n in shape):
         raise ValueError("Shape must be positive.")
     import cupy
-    size = cupy.dtype(dtype).itemsize
+    import numpy  # CuPy has it
+    size = numpy.dtype(dtype).itemsize
     for n in shape:
         size *= n
     raw = RawGpuBuffer(size, device)

@@ -14,7 +14,8 @@ import torch
 import torch.distributed as dist
 from torch.futures import Future
 
-from ._torch_work import seconds
+from . import _errors
+from ._torch_work import Worker, seconds
 
 _MARK = 0.1  # seconds between two events by which the time limit of calls on the current stream is watched
 
@@ -53,25 +54,48 @@ class Streams:
 
 
 class CudaWork(dist.Work):
-    """An operation that is on a stream. Until it is waited for it keeps its tensors, whose memory torch could give to others else."""
+    """An operation that is on a stream, or that a thread of its line puts there.
 
-    def __init__(self, lane, event, results, tensors, what: str) -> None:
+    Its tensors are kept until it is waited for or done, for torch could give their memory to others.
+    """
+
+    def __init__(self, lane, results, tensors) -> None:
         super().__init__()
-        self._lane, self._event, self._results, self._tensors, self._what = lane, event, results, tensors, what
-        self._future = None
+        self._lane, self._results, self.kept = lane, results, [tensors]
+        self._event = self._future = self._problem = None
+        self._placed = threading.Event()
+
+    def place(self, event) -> None:
+        """Say that it is on a stream: an event behind it."""
+        self._event = event
+        self._placed.set()
+
+    def _finish(self, problem) -> None:
+        self._problem = problem
+        self._placed.set()
 
     def is_completed(self) -> bool:
-        return self._event.query()
+        return self._placed.is_set() and (self._event is None or self._event.query())
 
     def is_success(self) -> bool:
         return self.is_completed() and self.exception() is None
 
     def exception(self):
-        return self._lane.problem()
+        return self._problem or self._lane.problem()
+
+    def _await(self, limit) -> None:
+        """Wait until it is on a stream."""
+        group = self._lane.group
+        if not self._placed.wait(group._limit if limit is None else limit) and not self._placed.is_set():
+            group._expire(limit)
+            raise group._overdue(limit)
+        if self._problem is not None:
+            raise self._problem
 
     def wait(self, timeout=None) -> bool:
         """Let the current stream wait for it; with a time limit, wait here until it is done."""
         lane, limit = self._lane, seconds(timeout)
+        self._await(limit)
         if limit is not None:
             until = time.monotonic() + limit
             while not self._event.query():
@@ -83,7 +107,7 @@ class CudaWork(dist.Work):
         if problem is not None:
             raise problem
         lane.streams.current(lane.device).wait_event(self._event)
-        self._tensors = None
+        self.kept[0] = None
         return True
 
     synchronize = wait
@@ -98,6 +122,7 @@ class CudaWork(dist.Work):
     def get_future(self):
         if self._future is None:
             lane = self._lane
+            self._await(None)
             self._future = lane.streams.future(lane.device)
             with lane.streams.use(lane.side):  # the future's readers wait for what is on it
                 self._future.set_result(self._results)
@@ -120,34 +145,43 @@ class Lane:
         self.streams = streams or Streams()
         self.side = self.streams.new(device)
         self._lock = threading.RLock()
-        self._marks: deque = deque()  # (when, event, what) of calls that may be under way
+        self._marks: deque = deque()  # (when, event, what, tensors) of calls that may be under way
         self._marked = 0.0
         self._relaxed = threading.local()
 
     def do(self, what: str, function, results, asynchronous: bool, tensors=()):
         """Put an operation on a stream; return it if it is asynchronous, else None."""
         streams, current = self.streams, self.streams.current(self.device)
+        if asynchronous:
+            work = CudaWork(self, results, tensors)
+            self.place(work, what, function, streams.event(current), streams.capturing())
+            return work
         with self._lock:
-            stream = self.side if asynchronous else current
-            if asynchronous:
-                self.side.wait_event(streams.event(current))
-            self.moves.stream = stream
-            with streams.use(stream):
-                function(self.moves)
-            if not asynchronous:
-                self._mark(what, stream)
-                return None
-            event = streams.event(stream)
-            if not streams.capturing():
-                self._marks.append((time.monotonic(), event, what))
-            return CudaWork(self, event, results, tensors, what)
+            self._perform(function, current)
+            self._mark(what, current)
+        return None
+
+    def place(self, work: CudaWork, what: str, function, after, captured: bool = False) -> None:
+        """Put an operation on the stream of the group, behind an event."""
+        with self._lock:
+            self.side.wait_event(after)
+            self._perform(function, self.side)
+            event = self.streams.event(self.side)
+            if not captured:
+                self._marks.append((time.monotonic(), event, what, work.kept))
+        work.place(event)
+
+    def _perform(self, function, stream) -> None:
+        self.moves.stream = stream
+        with self.streams.use(stream):
+            function(self.moves)
 
     def _mark(self, what: str, stream) -> None:
         """Remember that there is a call on the current stream, by an event now and then."""
         now = time.monotonic()
         if now - self._marked > _MARK and not self.streams.capturing():
             self._marked = now
-            self._marks.append((now, self.streams.event(stream), what))
+            self._marks.append((now, self.streams.event(stream), what, None))
 
     def overdue(self, limit: float) -> str | None:
         """Return which call has been under way for longer than a limit, None if none has. For a thread that does nothing else."""
@@ -155,7 +189,7 @@ class Lane:
             self._relaxed.done = True
             self.streams.relax()
         while self._marks:
-            begun, event, what = self._marks[0]
+            begun, event, what, _ = self._marks[0]
             if not event.query():
                 return what if time.monotonic() - begun > limit else None
             self._marks.popleft()
@@ -165,7 +199,7 @@ class Lane:
         """Return what the communicator has failed with."""
         try:
             self.group._guard()
-            if not self.streams.capturing():
+            if self.moves is not None and not self.streams.capturing():
                 self.moves.communicator.check()
         except Exception as problem:
             return problem
@@ -175,3 +209,35 @@ class Lane:
         """Wait, on this thread, for what is on the streams."""
         self.streams.current(self.device).synchronize()
         self.side.synchronize()
+
+
+class Line(Lane):
+    """Messages from one rank to another: a communicator of the two, which is made at the first one, and a stream.
+
+    Ranks make their first messages in different orders, so that a ring of ranks which met on their own threads would wait for itself. A
+    thread of the line lets the two meet, and puts on the stream what has come meanwhile. Each direction has a line, so that two ranks
+    may both send first.
+
+    Attributes:
+        worker: the thread.
+    """
+
+    def __init__(self, group, device, meet, name: str) -> None:
+        super().__init__(group, device, None)
+        self._meet, self.worker = meet, Worker(name)
+
+    def message(self, what: str, function, results, tensor) -> CudaWork:
+        """Put a message on the stream, or let the thread do that."""
+        if self.moves is not None and self.worker.idle:
+            return self.group._timed(lambda: self.do(what, function, results, True, tensor), what)
+        if self.streams.capturing():
+            raise _errors.invalid(f"{what}: the first message between two ranks cannot be captured: expected one before")
+        self.group._guard()
+        work, after = CudaWork(self, results, tensor), self.streams.event(self.streams.current(self.device))
+
+        def perform():
+            if self.moves is None:
+                self.moves = self._meet()
+            self.place(work, what, function, after)
+        self.worker.put(lambda: self.group._timed(perform, what), work)
+        return work

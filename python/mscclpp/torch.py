@@ -23,7 +23,7 @@ from torch._C import _distributed_c10d as c10d
 
 from . import _errors
 from ._communicator import Communicator
-from ._torch_cuda import Lane
+from ._torch_cuda import Lane, Line
 from ._torch_moves import Moves
 from ._torch_work import LONGEST, Together, Work, Worker, seconds
 from ._unique_id import UniqueId
@@ -106,15 +106,17 @@ class ProcessGroup(dist.ProcessGroup):
         self._guard()
         raise AssertionError
 
-    def _lane(self, device, key: str = "collectives", rank: int | None = None, size: int | None = None) -> Lane:
+    def _lane(self, device) -> Lane:
         """Return what is used for a GPU: made at the first call, which all ranks make."""
         with self._lanes_lock:
-            lane = self._lanes.get((device.index, key))
+            lane = self._lanes.get((device.index, "collectives"))
             if lane is None:
-                me, n = (self._me, self._n) if rank is None else (rank, size)
-                comm = self._kept(self._meet(self._own_store(), f"cuda-{key}", me, n, f"cuda:{device.index}"))
-                lane = self._lanes[device.index, key] = Lane(self, device, Moves(comm))
+                lane = self._lanes[device.index, "collectives"] = Lane(self, device, self._moves(device, "collectives", self._me, self._n))
             return lane
+
+    def _moves(self, device, key: str, rank: int, size: int) -> Moves:
+        """Meet with those that use the same key, for a GPU."""
+        return Moves(self._kept(self._meet(self._own_store(), f"cuda-{key}", rank, size, f"cuda:{device.index}")))
 
     # Answers to torch ------------------------------------------------------------------------------
 
@@ -257,7 +259,8 @@ class ProcessGroup(dist.ProcessGroup):
             if self._ended is not None:
                 return
             self._ended = "shut down"
-            comms, workers = list(self._comms), [w for w in [self._worker, *(p[1] for p in self._pairs.values())] if w]
+            lines = [lane.worker for lane in self._lanes.values() if isinstance(lane, Line)]
+            comms, workers = list(self._comms), [w for w in [self._worker, *(p[1] for p in self._pairs.values()), *lines] if w]
         self._stop.set()
         for worker in workers:
             worker.stop()
@@ -379,14 +382,16 @@ class ProcessGroup(dist.ProcessGroup):
         return work
 
     def _message_of_gpu(self, what: str, src: int, dst: int, run, tensor):
-        """A message between GPUs: alone over a communicator of the two ranks, or over that of all in a batch. Tags are not told apart."""
-        peer = dst if self._me == src else src
+        """A message between GPUs: over a communicator of the two ranks, or over that of all in a batch. Tags are not told apart."""
         if self._batch is not None:
-            self._batch.append((what, lambda on: run(on, peer), [tensor], tensor))
+            self._batch.append((what, lambda on: run(on, dst if self._me == src else src), [tensor], tensor))
             return Work(self, [tensor], done=True)
-        first = self._me < peer
-        lane = self._lane(tensor.device, f"{min(self._me, peer)}-{max(self._me, peer)}", 0 if first else 1, 2)
-        return self._timed(lambda: lane.do(what, lambda on: run(on, 1 if first else 0), [tensor], True, tensor), what)
+        me, device, key = 0 if self._me == src else 1, tensor.device, f"{src}-{dst}"
+        with self._lock:
+            line = self._lanes.get((device.index, key))
+            if line is None:
+                line = self._lanes[device.index, key] = Line(self, device, lambda: self._moves(device, key, me, 2), f"mscclpp-cuda-{src}-to-{dst}")
+        return line.message(what, lambda on: run(on, 1 - me), [tensor], tensor)
 
     # Coalescing -----------------------------------------------------------------------------------
 

@@ -86,6 +86,21 @@ class Tensor:
         return self.memory.to_dlpack("float32", (N,))
 
 
+class Device:
+    id, local_hardware_id = 70 + number, number
+
+
+class OfJax(Interface):
+    """An array whose contents are made on a stream that it does not name."""
+
+    __module__, device = "jaxlib.stand_in", Device()
+
+    def block_until_ready(self):
+        open_gate()
+        with driver.on(number):
+            driver.cuStreamSynchronize(one)
+
+
 def refused(text, function, *arguments, **named):
     try:
         function(*arguments, **named)
@@ -116,6 +131,11 @@ with comm:
     refused("not contiguous", comm.all_reduce, Interface(a, strides=(8,)))
     refused("expected memory of cuda", comm.all_reduce, bytearray(4))
     refused("with a mask", comm.all_reduce, Interface(a, mask=a))
+
+    late(a, rank + 1.0, one)
+    comm.all_reduce(OfJax(a), Interface(b))
+    comm.settle()
+    assert read(b) == {3.0} and _buffers.resolve(OfJax(a), "jax").device == number
 
     # DLPack gets the stream of the call, as its protocol numbers it.
     for old in (False, True):

@@ -7,6 +7,7 @@ streams have done what is on them: so it is in order, and what the process group
 import contextlib
 import ctypes
 import os
+import threading
 
 import torch
 import torch.distributed.distributed_c10d as c10d
@@ -70,10 +71,17 @@ class Event:
 class Streams(_torch_cuda.Streams):
     """The streams of the process group, which are the driver's."""
 
-    now = Stream()
+    _here = threading.local()
+
+    @classmethod
+    def now(cls):
+        """Return the current stream of this thread."""
+        if not hasattr(cls._here, "stream"):
+            cls._here.stream = Stream()
+        return cls._here.stream
 
     def current(self, device):
-        return Streams.now
+        return Streams.now()
 
     def new(self, device):
         return Stream()
@@ -83,11 +91,11 @@ class Streams(_torch_cuda.Streams):
 
     @contextlib.contextmanager
     def use(self, stream):
-        before, Streams.now = Streams.now, stream
+        before, Streams._here.stream = Streams.now(), stream
         try:
             yield
         finally:
-            Streams.now = before
+            Streams._here.stream = before
 
     def capturing(self):
         return False
@@ -110,7 +118,7 @@ class Tensor(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         if function in _touch and not (function is torch.Tensor.contiguous and args[0].is_contiguous()):
-            for stream in Stream.all:
+            for stream in list(Stream.all):
                 stream.synchronize()
         result = super().__torch_function__(function, types, args, kwargs or {})
         return put(result) if function in _new else result
@@ -145,8 +153,8 @@ class Gate:
         """Let the current stream fill a tensor of floats when the gate was opened."""
         source = (ctypes.c_float * tensor.numel())(*[value] * tensor.numel())
         self._kept.append(source)
-        call("cuStreamWaitValue64_v2", Streams.now.cuda_stream, self._at.value, self._turn + 1, 0)
-        call("cuMemcpyHtoDAsync_v2", tensor.data_ptr(), source, ctypes.sizeof(source), Streams.now.cuda_stream)
+        call("cuStreamWaitValue64_v2", Streams.now().cuda_stream, self._at.value, self._turn + 1, 0)
+        call("cuMemcpyHtoDAsync_v2", tensor.data_ptr(), source, ctypes.sizeof(source), Streams.now().cuda_stream)
 
     def open(self):
         self._turn += 1

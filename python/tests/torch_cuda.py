@@ -65,16 +65,21 @@ def collectives():
 
 
 def messages():
-    x, y = full(rank, 3000), full(9, 3000)
-    works = [dist.P2POp(dist.isend, x, peer), dist.P2POp(dist.irecv, y, peer)]
-    for work in dist.batch_isend_irecv(works):
-        work.wait()
-    equal("batch", y, peer)
+    for n in (3000, 1 << 20, 5):
+        exchange(full(rank, n), full(9, n))
     if rank == 0:
         dist.send(full(7), 1)
     else:
         dist.recv(x := full(9), 0)
         equal("recv", x, 7)
+
+
+def exchange(x, y):
+    """Both ranks send first, which must not wait for what the other one sends."""
+    works = [dist.P2POp(dist.isend, x, peer), dist.P2POp(dist.irecv, y, peer)]
+    for work in dist.batch_isend_irecv(works):
+        work.wait()
+    equal("batch", y, peer)
 
 
 def streams():
@@ -91,7 +96,7 @@ def streams():
             work.wait()  # returns at once: the gate is closed
             assert not work.is_completed()
         gate.open()
-        gpu.Streams.now.synchronize()  # which waits for the call, too
+        gpu.Streams.now().synchronize()  # which waits for the call, too
         if asynchronous:
             assert work.is_completed() and work.is_success() and work.exception() is None
         equal("after what was before", x, total)
