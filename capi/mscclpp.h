@@ -76,7 +76,7 @@ int32_t mscclpp_last_error_rank(void);
 
 /* mscclpp_supports returns 1 if the library has an ability, else 0, also for unknown names and NULL.
  * The abilities of this version: "comm.environment", "comm.unique_id", "collectives", "groups",
- * "split", "abort", "leave", "log.callback", "memory.alloc", "memory.register", "windows", "channels.memory",
+ * "split", "abort", "leave", "log.callback", "memory.alloc", "memory.register", "windows", "windows.flat", "channels.memory",
  * "channels.port", "channels.switch", "proxies", "plans.language", "plans.execute", "device.host", "device.cuda". Whether the machine has what an
  * ability needs is said by the call that uses it. */
 int mscclpp_supports(const char *ability);
@@ -333,6 +333,11 @@ mscclpp_result_t mscclpp_memory_register(mscclpp_comm_t comm, void *address, siz
 /* mscclpp_memory_range returns where the memory is; either place may be NULL. */
 mscclpp_result_t mscclpp_memory_range(mscclpp_memory_t memory, void **address, size_t *bytes);
 
+/* mscclpp_memory_write and mscclpp_memory_read copy count bytes from and to memory of the program, at an offset in the memory,
+ * and return when that is done. They wait for nothing that is on streams. */
+mscclpp_result_t mscclpp_memory_write(mscclpp_memory_t memory, size_t offset, const void *bytes, size_t count);
+mscclpp_result_t mscclpp_memory_read(mscclpp_memory_t memory, size_t offset, void *bytes, size_t count);
+
 /* mscclpp_memory_free closes the windows and channels that use the memory, and frees what was allocated. Peers
  * keep what they have mapped. NULL is allowed. */
 mscclpp_result_t mscclpp_memory_free(mscclpp_memory_t memory);
@@ -341,6 +346,20 @@ mscclpp_result_t mscclpp_memory_free(mscclpp_memory_t memory);
  * may differ. Buffers within it are then used by collectives in place. Collective. Errors:
  * MSCCLPP_UNSUPPORTED if not all ranks share memory. */
 mscclpp_result_t mscclpp_window_create(mscclpp_comm_t comm, mscclpp_memory_t memory, mscclpp_window_t *window);
+
+/* mscclpp_window_arrange is mscclpp_window_create with the memory of all ranks side by side, so that kernels find that of rank r at
+ * base + r * stride (mscclpp_window_flat). A rank's own memory is there beside where it was, and mscclpp_window_peer returns the latter for it. This
+ * works for GPUs that map each other's memory, and memory behind handles of the driver (mscclpp_memory_alloc, ncclMemAlloc, cuMemCreate
+ * with handles that can be exported), which begins at the same offset in its allocation on all ranks, or at one that differs by units in which the driver maps.
+ * If one rank cannot take part, all get MSCCLPP_UNSUPPORTED, and the communicator works on. A rank that has no such
+ * memory passes NULL. Collectives use buffers in place up to the size of the smallest memory, unless flags have MSCCLPP_WINDOW_PRIVATE; flags
+ * are the same on all ranks. Collective. */
+#define MSCCLPP_WINDOW_PRIVATE 1u
+mscclpp_result_t mscclpp_window_arrange(mscclpp_comm_t comm, mscclpp_memory_t memory, uint32_t flags, mscclpp_window_t *window);
+
+/* mscclpp_window_flat returns where kernels of this rank find the memory of rank 0, and how many bytes that of each rank is
+ * behind the one before: a multiple of 4 GiB. Either place may be NULL. Errors: MSCCLPP_INVALID for a window of mscclpp_window_create. */
+mscclpp_result_t mscclpp_window_flat(mscclpp_window_t window, void **base, size_t *stride);
 
 /* mscclpp_window_peer returns where kernels of this rank reach the memory of a rank, and its size; either place may be NULL. */
 mscclpp_result_t mscclpp_window_peer(mscclpp_window_t window, int32_t rank, void **address, size_t *bytes);

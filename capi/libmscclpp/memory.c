@@ -18,6 +18,16 @@ mscclpp_result_t mscclpp_memory_range(mscclpp_memory_t memory, void **address, s
   DATA(mscclppGoMemoryRange((uintptr_t)memory, (uintptr_t *)address, bytes, failure_here()));
 }
 
+mscclpp_result_t mscclpp_memory_write(mscclpp_memory_t memory, size_t offset, const void *bytes, size_t count) {
+  if (bytes == NULL && count > 0) return failed(MSCCLPP_INVALID, "memory write: %zu bytes from NULL", count);
+  DATA(mscclppGoMemoryCopy((uintptr_t)memory, offset, (void *)bytes, count, 1, failure_here()));
+}
+
+mscclpp_result_t mscclpp_memory_read(mscclpp_memory_t memory, size_t offset, void *bytes, size_t count) {
+  if (bytes == NULL && count > 0) return failed(MSCCLPP_INVALID, "memory read: %zu bytes to NULL", count);
+  DATA(mscclppGoMemoryCopy((uintptr_t)memory, offset, bytes, count, 0, failure_here()));
+}
+
 mscclpp_result_t mscclpp_memory_free(mscclpp_memory_t memory) {
   if (memory == NULL) return MSCCLPP_SUCCESS;
   TEARDOWN(mscclppGoFree((uintptr_t)memory, KIND_MEMORY, failure_here()));
@@ -36,6 +46,17 @@ mscclpp_result_t mscclpp_window_channels(mscclpp_window_t window, void *handles,
   if (size == NULL) return failed(MSCCLPP_INVALID, "window channels: the size is NULL");
   if (handles == NULL && *size > 0) return failed(MSCCLPP_INVALID, "window channels: the handles are NULL, and their size %zu", *size);
   SETUP(mscclppGoWindowChannels((uintptr_t)window, handles, size, failure_here()));
+}
+
+mscclpp_result_t mscclpp_window_arrange(mscclpp_comm_t comm, mscclpp_memory_t memory, uint32_t flags, mscclpp_window_t *window) {
+  PLACE(window, "window arrange");
+  SETUP(mscclppGoWindowArrange((uintptr_t)comm, (uintptr_t)memory, flags, (uintptr_t *)window, failure_here()));
+}
+
+mscclpp_result_t mscclpp_window_flat(mscclpp_window_t window, void **base, size_t *stride) {
+  if (base) *base = NULL;
+  if (stride) *stride = 0;
+  DATA(mscclppGoWindowFlat((uintptr_t)window, (uintptr_t *)base, stride, failure_here()));
 }
 
 mscclpp_result_t mscclpp_window_free(mscclpp_window_t window) {

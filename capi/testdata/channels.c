@@ -22,6 +22,7 @@ static void windows(mscclpp_memory_t memory) {
   unsigned char handles[2][64], none[64] = {0};
   size_t size = BYTES;
   unsigned char *mine = bytes_of(memory);
+  REFUSES(mscclpp_window_arrange(comm, memory, 0, &window), MSCCLPP_UNSUPPORTED, "does not map memory side by side");
   OK(mscclpp_window_create(comm, memory, &window));
   OK(mscclpp_window_peer(window, rank, &own, &size));
   TRUE(own == mine && size == BYTES);

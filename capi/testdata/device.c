@@ -79,6 +79,42 @@ void spinning(void) {
   }
 }
 
+/* windows of memory side by side, of which collectives use what all ranks have in place. */
+static void arranged(mscclpp_comm_t comm, int rank, int ranks, mscclpp_call_options_t *call) {
+  mscclpp_memory_t memory;
+  mscclpp_window_t window;
+  char *base, *peer, *own;
+  size_t stride, size;
+  float value, got;
+  int i;
+
+  REFUSES(mscclpp_window_arrange(comm, NULL, 4, &window), MSCCLPP_INVALID, "MSCCLPP_WINDOW_PRIVATE");
+  OK(mscclpp_memory_alloc(comm, (size_t)(rank + 1) << 16, &memory));
+  REFUSES(mscclpp_window_arrange(comm, rank == 0 ? NULL : memory, 0, &window), MSCCLPP_UNSUPPORTED, "no memory was given");
+  TRUE(window == NULL);
+  OK(mscclpp_window_arrange(comm, memory, 0, &window));
+  OK(mscclpp_window_flat(window, (void **)&base, &stride));
+  TRUE(stride > 0 && stride % ((size_t)4 << 30) == 0);
+  OK(mscclpp_memory_range(memory, (void **)&own, NULL));
+  for (i = 0; i < ranks; i++) {
+    OK(mscclpp_window_peer(window, i, (void **)&peer, &size));
+    TRUE(size == (size_t)(i + 1) << 16 && peer == (i == rank ? own : base + (size_t)i * stride));
+  }
+  value = (float)(rank + 1);
+  OK(mscclpp_memory_write(memory, 64, &value, sizeof value));
+  OK(mscclpp_all_reduce(comm, own + 64, own + 64, 1, MSCCLPP_FLOAT32, MSCCLPP_SUM, call));
+  CALL(cuStreamSynchronize, (void *), call->stream);
+  OK(mscclpp_memory_read(memory, 64, &got, sizeof got));
+  TRUE(got == (float)(ranks * (ranks + 1) / 2));
+  REFUSES(mscclpp_memory_write(memory, ((size_t)(rank + 1) << 16) - 3, &value, sizeof value), MSCCLPP_INVALID, "4 bytes at");
+  REFUSES(mscclpp_memory_read(memory, 0, NULL, 1), MSCCLPP_INVALID, "to NULL");
+  OK(mscclpp_barrier(comm, call));
+  OK(mscclpp_comm_settle(comm, &call->stream, 1, 0));
+  OK(mscclpp_window_free(window));
+  REFUSES(mscclpp_window_flat(window, NULL, NULL), MSCCLPP_INVALID, "a window that was destroyed");
+  OK(mscclpp_memory_free(memory));
+}
+
 void device(void) {
   mscclpp_comm_options_t options = MSCCLPP_COMM_OPTIONS_INIT;
   mscclpp_call_options_t call = MSCCLPP_CALL_OPTIONS_INIT;
@@ -132,6 +168,7 @@ void device(void) {
   OK(mscclpp_memory_range(registered, &address, NULL));
   TRUE((uintptr_t)address == out);
   OK(mscclpp_window_create(comm, registered, &window));
+  REFUSES(mscclpp_window_flat(window, NULL, NULL), MSCCLPP_INVALID, "mscclpp_window_arrange");
   unchanged(__LINE__, context);
   put(out, y, stream);
   OK(mscclpp_all_reduce(comm, address, address, COUNT, MSCCLPP_FLOAT32, MSCCLPP_SUM, &call));
@@ -140,6 +177,8 @@ void device(void) {
 
   OK(mscclpp_comm_settle(comm, &stream, 1, 0));
   OK(mscclpp_comm_check(comm));
+  unchanged(__LINE__, context);
+  arranged(comm, rank, ranks, &call);
   unchanged(__LINE__, context);
   OK(mscclpp_memory_free(registered));
   unchanged(__LINE__, context);

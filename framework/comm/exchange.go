@@ -24,6 +24,7 @@ type Symmetric struct {
 	ID       uint64 // the same on all ranks
 	own      *Memory
 	peers    []negotiate.Remote
+	side     *sideBySide // of Arrange; nil: the peers' memory lies anywhere
 
 	mu     sync.Mutex
 	pairs  []counters.Pair // of the channels over it
@@ -60,6 +61,7 @@ func (c *Communicator) Exchange(ctx context.Context, m *Memory) (*Symmetric, err
 			c.life.Rollback(s.release)
 			return err
 		}
+		c.buffers.number(s)
 		c.buffers.add(s)
 		return nil
 	})
@@ -154,6 +156,9 @@ func (s *Symmetric) release(ctx context.Context) error {
 			r.Addr = 0
 		}
 	}
+	if err := s.side.close(ctx); first == nil {
+		first = err
+	}
 	return first
 }
 
@@ -204,10 +209,16 @@ func (b *buffers) OnExchange(f func()) {
 func (b *buffers) add(s *Symmetric) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.next++
-	s.ID = b.next
 	b.list = append(b.list, s)
 	b.publish()
+}
+
+// number gives exchanged memory its number, which is the same on all ranks.
+func (b *buffers) number(s *Symmetric) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.next++
+	s.ID = b.next
 }
 
 func (b *buffers) remove(s *Symmetric) {

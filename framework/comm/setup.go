@@ -70,6 +70,7 @@ const (
 	opBarrier        = "barrier"
 	opAllGather      = "all-gather"
 	opExchange       = "exchange"
+	opArrange        = "arrange"
 	opReach          = negotiate.OpReach
 	opSurvey         = negotiate.OpSurvey
 	opReachPorts     = negotiate.OpReachPorts

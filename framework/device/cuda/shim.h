@@ -102,6 +102,13 @@ cuda_status cuda_range_of(const cuda_context* c, uint64_t address, cuda_range* r
 cuda_status cuda_retain_handle(const cuda_context* c, uint64_t address, uint64_t* handle);
 cuda_status cuda_release_handle(const cuda_context* c, uint64_t handle);
 
+cuda_status cuda_reserve(const cuda_context* c, uint64_t bytes, uint64_t alignment, uint64_t* address);
+cuda_status cuda_unreserve(const cuda_context* c, uint64_t address, uint64_t bytes);
+cuda_status cuda_open_handle(const cuda_context* c, int type, int fd, const void* blob, uint64_t* handle);
+cuda_status cuda_place(const cuda_context* c, uint64_t handle, uint64_t address, uint64_t bytes);
+cuda_status cuda_displace(const cuda_context* c, uint64_t address, uint64_t bytes);
+cuda_status cuda_unit(const cuda_context* c, uint64_t* unit);
+
 cuda_status cuda_upload(const cuda_context* c, uint64_t to, const void* from, uint64_t bytes);
 cuda_status cuda_download(const cuda_context* c, void* to, uint64_t from, uint64_t bytes);
 cuda_status cuda_fill(const cuda_context* c, uint64_t to, int value, uint64_t bytes);

@@ -10,6 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/memory"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/preamble"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/recipe"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // MemoryLink is Link for memory channels; with it go the semaphore counters of
@@ -74,23 +75,36 @@ func (n *Negotiator) RecvKey(ctx context.Context, l *Link, peer int, own *memory
 		return Remote{}, err
 	}
 	defer key.Close()
-	reg, err := memory.Registration(ctx, own, l.Transport, n.Counters.Dev.Info().Device)
+	return n.Attach(ctx, l, peer, Reached{Key: key, Bytes: bytes, Own: own})
+}
+
+// Reached is memory of a peer that is to be made addressable.
+type Reached struct {
+	Key   framework.Parcel
+	Bytes uint64
+	Own   *memory.Memory                                 // the rank's memory that was sent the other way
+	Map   func(framework.Mapping) (device.Memory, error) // nil: that of the device
+}
+
+// Attach makes memory of a peer addressable. It talks to no other rank.
+func (n *Negotiator) Attach(ctx context.Context, l *Link, peer int, of Reached) (Remote, error) {
+	reg, err := memory.Registration(ctx, of.Own, l.Transport, n.Counters.Dev.Info().Device)
 	if err != nil {
 		return Remote{}, &framework.Error{Op: "register", Peer: framework.NoPeer, Err: err}
 	}
-	att, err := l.Transport.Attach(ctx, l.Conn, reg.ID, []framework.Parcel{key})
+	att, err := l.Transport.Attach(ctx, l.Conn, reg.ID, []framework.Parcel{of.Key})
 	if err != nil {
 		return Remote{}, &framework.Error{Op: "attach", Peer: peer, Err: err}
 	}
-	p, err := n.Recipes.Perform(ctx, att, recipe.Operands{Transport: l.Transport, Members: []int{peer}, Own: own})
+	p, err := n.Recipes.Perform(ctx, att, recipe.Operands{Transport: l.Transport, Members: []int{peer}, Own: of.Own, Map: of.Map})
 	if err != nil {
 		return Remote{}, &framework.Error{Op: "attach", Peer: peer, Err: err}
 	}
-	if len(p.Mapped) != 1 || p.Mapped[0] == nil || p.Mapped[0].Bytes() < bytes {
+	if len(p.Mapped) != 1 || p.Mapped[0] == nil || p.Mapped[0].Bytes() < of.Bytes {
 		n.Life.Rollback(p.Close)
-		return Remote{}, &framework.Error{Op: "attach", Peer: peer, Err: fmt.Errorf("%w: %s did not map the %d bytes of the peer", framework.ErrPlugin, l.Transport.Name, bytes)}
+		return Remote{}, &framework.Error{Op: "attach", Peer: peer, Err: fmt.Errorf("%w: %s did not map the %d bytes of the peer", framework.ErrPlugin, l.Transport.Name, of.Bytes)}
 	}
-	return Remote{Addr: p.Mapped[0].Addr(), Bytes: bytes, Transport: l.Transport, Close: p.Close}, nil
+	return Remote{Addr: p.Mapped[0].Addr(), Bytes: of.Bytes, Transport: l.Transport, Close: p.Close}, nil
 }
 
 // Outbound is where this rank raises the peer's counter of a pair.

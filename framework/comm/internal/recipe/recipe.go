@@ -23,6 +23,9 @@ type Operands struct {
 	Own       *memory.Memory
 	Object    framework.Object // for a switch group: what an imported object is
 	Created   []device.Object  // objects this rank created, being the root
+
+	// Map takes the place of the device's, for mappings at addresses that are chosen.
+	Map func(framework.Mapping) (device.Memory, error)
 }
 
 // Result is a recipe that was carried out.
@@ -59,7 +62,7 @@ func (c *Performer) Perform(ctx context.Context, att framework.Attachment, sc Op
 func (c *Performer) step(ctx context.Context, p *Result, att framework.Attachment, s framework.Step, sc Operands) error {
 	switch s.Op {
 	case framework.StepMap:
-		return c.stepMap(p, att, s)
+		return c.stepMap(p, att, s, sc)
 	case framework.StepImport:
 		return c.stepImport(p, att, s, sc)
 	case framework.StepBarrier:
@@ -78,20 +81,22 @@ func (c *Performer) step(ctx context.Context, p *Result, att framework.Attachmen
 }
 
 // stepMap maps memory, or the window of an object if the mapping is one.
-func (c *Performer) stepMap(p *Result, att framework.Attachment, s framework.Step) error {
+func (c *Performer) stepMap(p *Result, att framework.Attachment, s framework.Step, sc Operands) error {
 	if s.Mapping < 0 || s.Mapping >= len(att.Mappings) || p.Mapped[s.Mapping] != nil {
 		return Nonsense("mapping %d of %d", s.Mapping, len(att.Mappings))
 	}
 	m := att.Mappings[s.Mapping]
 	var err error
-	switch m.Role {
-	case framework.RoleMulticast:
+	switch {
+	case m.Role == framework.RoleMulticast:
 		if s.Object < 0 || s.Object >= len(p.objects) {
 			return Nonsense("object %d of %d", s.Object, len(p.objects))
 		}
 		p.Mapped[s.Mapping], p.Strides[s.Mapping], err = p.objects[s.Object].Map()
-	case framework.RoleInbox:
+	case m.Role == framework.RoleInbox:
 		p.Mapped[s.Mapping], err = c.Counters.MapInbox(m)
+	case sc.Map != nil:
+		p.Mapped[s.Mapping], err = sc.Map(m)
 	default:
 		p.Mapped[s.Mapping], err = c.Counters.Dev.Map(m)
 	}
