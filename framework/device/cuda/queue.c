@@ -112,13 +112,17 @@ int cuda_flush_writes(uintptr_t context) {
   return r;
 }
 
-// The number that tells a stream from others that had its handle before; 0: the driver does not say.
+// The number that tells a stream from others that had its handle before; 0: the driver does not say. A stream that records
+// has to be left alone: the question spoils the recording in every mode.
 uint64_t cuda_stream_id(uintptr_t context, uintptr_t stream) {
   const cuda_context* c = (const cuda_context*)context;
   unsigned long long id = 0;
   cuda_scope scope;
   if (c->api->cuStreamGetId == NULL || enter(c, &scope) != CUDA_SUCCESS) return 0;
-  CUresult r = c->api->cuStreamGetId(STREAM(stream), &id);
+  int status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUresult r = c->api->cuStreamIsCapturing(STREAM(stream), &status);
+  if (r == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE) r = CUDA_CAPTURING;
+  if (r == CUDA_SUCCESS) r = c->api->cuStreamGetId(STREAM(stream), &id);
   leave(c, &scope);
   return r == CUDA_SUCCESS ? id + 1 : 0;
 }

@@ -83,6 +83,10 @@ API int cuStreamGetId(Stream* handle, unsigned long long* id) {
   Stream* stream;
   if (int bad = find_stream(handle, current, &stream)) return bad;
   if (id == nullptr) return kInvalidValue;
+  if (stream->capture != nullptr) {
+    invalidate(stream);
+    return kCaptureUnsupported;
+  }
   *id = stream->id;
   return kSuccess;
 }
