@@ -155,3 +155,13 @@ func TestRowsDescribeTheCall(t *testing.T) {
 		}
 	}
 }
+
+func TestFastestIterationOrMedian(t *testing.T) {
+	samples := []float64{5, 2, 9}
+	if got := (Plan{}).of(samples); got != 5 {
+		t.Errorf("%v, expected the median", got)
+	}
+	if got := (Plan{Fastest: true}).of(samples); got != 2 {
+		t.Errorf("%v, expected the fastest", got)
+	}
+}

@@ -87,19 +87,19 @@ func Run(ctx context.Context, g Group, o Options, served Served, v *Verifier, st
 }
 
 // RunAll is Run for several kinds of call, one after the other in the same buffers.
-// Sizes, kind of buffers and peer of the first apply to all.
+// Kind of buffers and peer of the first apply to all.
 func RunAll(ctx context.Context, g Group, all []Options, served Served, v *Verifier, starting func(c Collective, bytes int64), emit func(report.Row) error) error {
-	shared := true
+	shared, most := true, int64(0)
 	for _, o := range all {
 		if err := o.Fits(g); err != nil {
 			return err
 		}
-		shared = shared && o.InPlace
+		shared, most = shared && o.InPlace, max(most, o.Sizes.Max)
 	}
 	first := all[0]
-	w, err := NewWindow(g, first.Sizes.Max, shared, first.Registered)
+	w, err := NewWindow(g, most, shared, first.Registered)
 	if err != nil {
-		return fmt.Errorf("bench %s: buffers of %s: %w", first.Collective, sizes.Format(first.Sizes.Max), err)
+		return fmt.Errorf("bench %s: buffers of %s: %w", first.Collective, sizes.Format(most), err)
 	}
 	peer, err := prepared(first, w)
 	if err != nil {
@@ -286,5 +286,6 @@ func (o Options) plan(bytes int64) Plan {
 	if o.Plan.Warmup != 0 {
 		p.Warmup = max(o.Plan.Warmup, 0)
 	}
+	p.Fastest = o.Plan.Fastest
 	return p
 }

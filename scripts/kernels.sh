@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.."
 verb=${1:-build}
 cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mscclpp-go
 folders=
-for manifest in collectives/image collectives/internal/*/image framework/kernel/actor/image transports/*/image; do
+for manifest in collectives/image collectives/internal/*/image plan/image framework/kernel/actor/image transports/*/image; do
 	[ ! -f "$manifest/manifest.json" ] || folders="$folders --images $manifest"
 done
 

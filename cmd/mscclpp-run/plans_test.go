@@ -28,6 +28,19 @@ func TestPlansInAJob(t *testing.T) {
 	if rows := strings.Count(out, "\n"); code != 0 || rows != 6 || strings.Count(out, `"errors":0`) != 6 || !strings.Contains(out, `"bytes":128,`) {
 		t.Errorf("bench: %d, %s%s", code, out, errs)
 	}
+	second := filepath.Join(dir, "second.json")
+	if out, errs, code := run("plan", "compile", "allgather-packets", "--ranks", "2", "--output", second); code != 0 {
+		t.Fatalf("compile: %d, %s%s", code, out, errs)
+	}
+	out, errs, code = run("-n", "2", "plan", "run", file, second, file, "--packets", "8", "--bytes", "8K", "--check", "--format", "json")
+	if code != 0 || strings.Count(out, `"errors":0`) != 3 || !strings.Contains(out, `"algorithm":"allreduce-1pa-1x2-4blocks (3)"`) {
+		t.Errorf("several files: %d, %s%s", code, out, errs)
+	}
+	out, errs, code = run("-n", "2", "plan", "bench", file, "--vs", "allpair_ll16", "--fastest", "--bytes", "1K", "--iters", "3", "--format", "json")
+	row = report.Row{}
+	if err := json.Unmarshal([]byte(out), &row); err != nil || code != 0 || row.Peer != "allpair_ll16" || row.PeerTimeUS == nil || *row.PeerTimeUS <= 0 {
+		t.Errorf("beside an algorithm: %d, %v, %+v, %s", code, err, row, errs)
+	}
 	config := filepath.Join(dir, "config.yaml")
 	text := "collectives:\n  table: [{collective: allreduce, max_bytes: 1024, algorithm: allpair_ll8}]\n  plans: [{path: " + file + "}]\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
@@ -51,7 +64,8 @@ func TestPlansInAJob(t *testing.T) {
 		{[]string{"-n", "3", "plan", "run", file}, 2, "is for 2 ranks: expected one for 3"},
 		{[]string{"-n", "2", "plan", "run", file, "--bytes", "1000"}, 2, "expected a multiple of 32, as 992 or 1024"},
 		{[]string{"-n", "2", "plan", "run", file + "x"}, 2, "no such file"},
-		{[]string{"-n", "2", "plan", "run"}, 2, "expected one file"},
+		{[]string{"-n", "2", "plan", "run", file, "--packets", "4"}, 2, "--packets 4: expected 8 or 16"},
+		{[]string{"-n", "2", "plan", "run"}, 2, "expected a file"},
 		{[]string{"-n", "2", "--set", "collectives.plans=[{path: " + wrong + "}]", "bench", "allreduce"}, 1, "the plan is not right, but race"},
 	} {
 		if _, errs, code := run(x.args...); code != x.code || !strings.Contains(errs, x.words) {

@@ -16,10 +16,20 @@ import (
 	"github.com/mscclpp-go/mscclpp/plan/schema"
 )
 
+// Options say how an attached plan is executed.
+type Options struct {
+	Packet exec.Packet // the format of packets; 0: LL16
+}
+
 // To registers a plan, under its name, and returns the row by which tables choose it. It is collective: all ranks
 // register the same plans in the same order. ErrUnsupported: the plan is not for this communicator, or not for one of the
 // collectives. The executor ends with the communicator.
 func To(ctx context.Context, c *collectives.Comm, p *schema.Plan) (collectives.Row, error) {
+	return Options{}.To(ctx, c, p)
+}
+
+// To is the function To with options.
+func (o Options) To(ctx context.Context, c *collectives.Comm, p *schema.Plan) (collectives.Row, error) {
 	kind, err := collectives.ParseCollective(p.Collective)
 	switch {
 	case err != nil || sizes(kind, 1, 1) == nil:
@@ -31,7 +41,10 @@ func To(ctx context.Context, c *collectives.Comm, p *schema.Plan) (collectives.R
 	if err != nil {
 		return collectives.Row{}, err
 	}
-	x := &attached{e, kind, uint64(c.Size()), opOf(p), exec.LL16}
+	if o.Packet == 0 {
+		o.Packet = exec.LL16
+	}
+	x := &attached{e, kind, uint64(c.Size()), opOf(p), o.Packet}
 	if err := c.RegisterAlgorithm(collectives.Algorithm{Collective: kind, Name: p.Name, Fits: x.fits, Run: x.run}); err != nil {
 		return collectives.Row{}, errors.Join(err, e.Close())
 	}

@@ -73,6 +73,10 @@ var entries = []Entry{
 		Summary: "inside of hosts by memory, across by ports, as packets"},
 	{Name: "allreduce-hierarchical-chunks", Collective: "allreduce", TwoLevels: true, program: hierarchicalChunks,
 		Summary: "inside of hosts by memory, across by ports"},
+	{Name: "allgather-packets", Collective: "allgather", OneHost: true, program: gatherPackets,
+		Summary: "every rank sends its part to all others as packets"},
+	{Name: "allgather-chunks", Collective: "allgather", OneHost: true, program: gatherChunks,
+		Summary: "every rank writes its part to all others"},
 	{Name: "alltoall", Collective: "alltoall", program: allToAll,
 		Summary: "by memory inside of hosts, and by ports across"},
 }

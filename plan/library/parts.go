@@ -15,6 +15,19 @@ func begin(s Shape, of func(ranks, factor int, inPlace bool) dsl.Collective, o d
 	return p, in, out
 }
 
+// gathered makes a program of an all-gather and returns, by rank, its part and the output. In place the part is one of the
+// output.
+func gathered(s Shape, o dsl.Options) (p *dsl.Program, in []dsl.Chunk, out []dsl.Buffer) {
+	p = dsl.New(dsl.AllGather(s.Ranks, 1, s.InPlace), o)
+	for r := range s.Ranks {
+		out = append(out, p.Output(r))
+		if in = append(in, p.Input(r).At(0)); s.InPlace {
+			in[r] = out[r].At(r)
+		}
+	}
+	return p, in, out
+}
+
 // scratch allocates chunks of every rank.
 func scratch(p *dsl.Program, chunks int) []dsl.Buffer {
 	var out []dsl.Buffer

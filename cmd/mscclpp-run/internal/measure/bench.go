@@ -29,6 +29,7 @@ type benchFlags struct {
 	graphs                               []int
 	inPlace                              string
 	device, versus                       string
+	native                               bool            // versus is an algorithm of the library
 	options                              bench.Options   // the options that all of them have in common, and the first
 	all                                  []bench.Options // one for each collective, place and length of graph
 
@@ -64,6 +65,7 @@ func (f *benchFlags) command(env *verb.Env) *cobra.Command {
 	flags.StringVar(&f.device, "device", "", "host, cuda, cuda:N or auto; default: as configured, else auto")
 	flags.IntSliceVarP(&f.graphs, "graph", "G", []int{0}, "on GPUs, record so many calls in a CUDA graph (fewer of large ones) and time its launches; 0: none; a list: in turn")
 	flags.StringVar(&f.versus, "vs", "", "nccl: measure the installed NCCL in turns, on the same buffers")
+	flags.BoolVar(&f.options.Plan.Fastest, "fastest", false, "report the fastest iteration, not the median: on machines with other work")
 	flags.StringVar(&f.format, "format", "table", "table, or json with one object a line")
 	flags.StringVar(&f.plot, "plot", "", "also draw the results into this SVG file")
 	return c
@@ -94,7 +96,7 @@ func (f *benchFlags) parse(args []string) error {
 	if f.format != "table" && f.format != "json" {
 		return fmt.Errorf("--format %q: expected table or json", f.format)
 	}
-	if f.versus != "" && f.versus != "nccl" {
+	if f.versus != "" && f.versus != "nccl" && !f.native {
 		return fmt.Errorf("--vs %q: expected nccl", f.versus)
 	}
 	if f.warmup < -1 {
@@ -221,6 +223,12 @@ func (f *benchFlags) run(env *verb.Env) error {
 // meetPeer opens the library to compare with, on all ranks.
 func (f *benchFlags) meetPeer(ctx context.Context, g *group) (leave func(), err error) {
 	if f.versus == "" {
+		return func() {}, nil
+	}
+	if f.native {
+		for i := range f.all {
+			f.all[i].Peer = &other{group: g, algorithm: f.versus}
+		}
 		return func() {}, nil
 	}
 	if g.queue == nil {

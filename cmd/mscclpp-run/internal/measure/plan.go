@@ -2,10 +2,9 @@ package measure
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -21,112 +20,152 @@ import (
 // planFlags are the flags of the verbs that run execution plans: those of bench, but for what the plan decides.
 type planFlags struct {
 	benchFlags
-	file       string
-	plan       *schema.Plan
+	plans      []planFile
+	packets    int
 	unverified bool
 	once       bool // run, not bench
 }
 
-// PlanRun runs a plan.
+// planFile is a plan and its file.
+type planFile struct {
+	name  string
+	plan  *schema.Plan
+	alone bool // it is for no collective
+}
+
+// PlanRun runs plans.
 func PlanRun(env *verb.Env) *cobra.Command { return (&planFlags{once: true}).command(env) }
 
-// PlanBench measures one.
+// PlanBench measures them.
 func PlanBench(env *verb.Env) *cobra.Command { return (&planFlags{}).command(env) }
 
 func (f *planFlags) command(env *verb.Env) *cobra.Command {
+	f.native = true
 	c := f.benchFlags.command(env)
-	c.Use = "FILE"
+	c.Use = "FILE..."
 	c.Args = func(_ *cobra.Command, args []string) error { return f.parse(args) }
 	c.RunE = func(*cobra.Command, []string) error { return f.run(env) }
 	flags := c.Flags()
+	flags.IntVar(&f.packets, "packets", int(exec.LL16), "format of packets: 16 bytes, or 8")
 	flags.BoolVar(&f.unverified, "unverified", false, "run a plan that is not right: it may hang until comm.deadline, or give wrong results")
-	for _, name := range []string{"algorithm", "root", "vs"} {
+	flags.Lookup("vs").Usage = "an algorithm of the library to measure in turns, on the same buffers; auto: the one that it would choose"
+	for _, name := range []string{"algorithm", "root"} {
 		_ = flags.MarkHidden(name)
 	}
-	c.Long = "Measure an execution plan in the calls of its collective, as bench measures algorithms.\nSizes are rounded up to what the plan can be called with."
+	c.Long = "Measure execution plans in the calls of their collectives, as bench measures algorithms.\nSizes are rounded up to what a plan can be called with."
 	if f.once {
-		c.Long = "Run an execution plan: a few calls of its collective, of one size; plans of no collective on buffers of zeros."
+		c.Long = "Run execution plans: a few calls of their collectives, of one size; plans of no collective on buffers of zeros."
 		_ = flags.Set("bytes", "64K")
 		_ = flags.Set("iters", "4")
 		_ = flags.Set("calls", "1")
 		_ = flags.Set("warmup", "0")
+		_ = flags.MarkHidden("vs")
 	}
 	return c
 }
 
-func (f *planFlags) parse(args []string) (err error) {
-	if len(args) != 1 {
-		return fmt.Errorf("expected one file")
+func (f *planFlags) parse(args []string) error {
+	switch {
+	case len(args) == 0:
+		return fmt.Errorf("expected a file")
+	case f.options.Algorithm != "":
+		return fmt.Errorf("a plan is the algorithm: expected no --algorithm")
+	case f.packets != int(exec.LL8) && f.packets != int(exec.LL16):
+		return fmt.Errorf("--packets %d: expected 8 or 16", f.packets)
+	case f.once && f.versus != "":
+		return fmt.Errorf("--vs is for plan bench")
 	}
-	f.file = args[0]
-	if f.plan, err = schema.ReadFile(f.file); err != nil {
-		return err
-	}
-	if f.options.Algorithm != "" || f.versus != "" {
-		return fmt.Errorf("a plan is the algorithm, and is compared with nothing: expected neither --algorithm nor --vs")
-	}
-	if _, err := bench.ParseCollective(f.plan.Collective); err != nil || f.plan.Collective == "sendrecv" {
-		if !f.once || f.options.Check {
-			return fmt.Errorf("plan %s is for %q: expected allreduce, allgather, reducescatter or alltoall", f.plan.Name, f.plan.Collective)
+	f.plans = nil
+	calls := f.options.Plan.Calls
+	var all []bench.Options
+	for _, name := range args {
+		f.options.Plan.Calls, f.options.Plan.Graph = calls, false
+		some, err := f.one(name)
+		if err != nil {
+			return err
 		}
-		return nil
+		all = append(all, some...)
 	}
-	f.options.Algorithm = f.plan.Name
-	if err := f.benchFlags.parse([]string{f.plan.Collective}); err != nil {
-		return err
+	if f.all = all; len(all) > 0 {
+		f.options = all[0]
 	}
-	return f.round()
+	return nil
+}
+
+// one reads a plan, and says what is to be measured of it; nothing if it is for no collective.
+func (f *planFlags) one(name string) ([]bench.Options, error) {
+	p, err := schema.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(f.plans, func(o planFile) bool { return o.plan.Name == p.Name && o.plan.Collective == p.Collective }) {
+		p.Name = fmt.Sprintf("%s (%d)", p.Name, len(f.plans)+1)
+	}
+	x := planFile{name: name, plan: p}
+	if _, err := bench.ParseCollective(p.Collective); err != nil || p.Collective == "sendrecv" {
+		if !f.once || f.options.Check {
+			return nil, fmt.Errorf("plan %s is for %q: expected allreduce, allgather, reducescatter or alltoall", p.Name, p.Collective)
+		}
+		x.alone = true
+		f.plans = append(f.plans, x)
+		return nil, nil
+	}
+	f.plans = append(f.plans, x)
+	if err := f.benchFlags.parse([]string{p.Collective}); err != nil {
+		return nil, err
+	}
+	for i := range f.all {
+		f.all[i].Algorithm = p.Name
+		if err := f.round(p, &f.all[i]); err != nil {
+			return nil, err
+		}
+	}
+	return f.all, nil
 }
 
 // round replaces sizes by the nearest that the plan accepts. A single size is kept as it was given.
-func (f *planFlags) round() error {
-	p := f.plan
+func (f *planFlags) round(p *schema.Plan, o *bench.Options) error {
 	chunks := max(p.GPUs[0].InputChunks, p.GPUs[0].OutputChunks)
 	if chunks == 0 {
 		return fmt.Errorf("plan %s has neither input nor output", p.Name)
 	}
 	whole := int64(chunks) * int64(p.Alignment)
-	for i := range f.all {
-		s := &f.all[i].Sizes
-		if s.Min == s.Max {
-			if err := f.single(s.Min); err != nil {
-				return err
-			}
-			continue
-		}
-		s.Min = max(s.Min, int64(min(p.MinSize, 1<<40)))
-		s.Min = (s.Min + whole - 1) / whole * whole
-		if p.MaxSize < uint64(s.Max) {
-			s.Max = int64(p.MaxSize)
-		}
-		s.Max = max(s.Max/whole*whole, s.Min)
+	s := &o.Sizes
+	if s.Min == s.Max && len(f.plans) == 1 {
+		return single(p, s.Min)
 	}
-	f.options = f.all[0]
+	s.Min = max(s.Min, int64(min(p.MinSize, 1<<40)))
+	s.Min = (s.Min + whole - 1) / whole * whole
+	if p.MaxSize < uint64(s.Max) {
+		s.Max = int64(p.MaxSize)
+	}
+	s.Max = max(s.Max/whole*whole, s.Min)
 	return nil
 }
 
 // single refuses a size that the plan cannot be called with.
-func (f *planFlags) single(bytes int64) error {
-	n := uint64(len(f.plan.GPUs))
+func single(p *schema.Plan, bytes int64) error {
+	n := uint64(len(p.GPUs))
 	in, out := uint64(bytes), uint64(bytes)
-	switch f.plan.Collective {
+	switch p.Collective {
 	case "allgather":
 		in /= n
 	case "reducescatter":
 		out /= n
 	}
-	return exec.Fits(f.plan, 0, in, out)
+	return exec.Fits(p, 0, in, out)
 }
 
-// proven refuses a plan that is not right. Rank 0 finds out for all.
+// proven refuses plans that are not right. Rank 0 finds out for all.
 func (f *planFlags) proven(ctx context.Context, g *group) error {
 	if f.unverified {
 		return nil
 	}
 	var mine []byte
-	if g.Rank() == 0 {
-		if got := verify.Plan(f.plan); got.Verdict != verify.Right && got.Verdict != verify.RightOnce {
-			mine = []byte(fmt.Sprintf("%s: the plan is not right, but %s: %s; expected a right one, or --unverified", f.file, got.Verdict, got.Reason))
+	for i := 0; g.Rank() == 0 && mine == nil && i < len(f.plans); i++ {
+		x := &f.plans[i]
+		if got := verify.Plan(x.plan); got.Verdict != verify.Right && got.Verdict != verify.RightOnce {
+			mine = []byte(fmt.Sprintf("%s: the plan is not right, but %s: %s; expected a right one, or --unverified", x.name, got.Verdict, got.Reason))
 		}
 	}
 	all, err := g.AllGather(ctx, mine)
@@ -144,67 +183,26 @@ func (f *planFlags) run(env *verb.Env) error {
 		if err := f.proven(ctx, g); err != nil {
 			return err
 		}
-		_, err := attach.To(ctx, g.job.Comm, f.plan)
-		if errors.Is(err, framework.ErrUnsupported) {
-			return said(g, err)
+		for i := range f.plans {
+			x := &f.plans[i]
+			if x.alone {
+				if err := f.alone(ctx, env, g, x); err != nil {
+					return err
+				}
+				continue
+			}
+			_, err := attach.Options{Packet: exec.Packet(f.packets)}.To(ctx, g.job.Comm, x.plan)
+			if errors.Is(err, framework.ErrUnsupported) {
+				return said(g, err)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		return err
-	}
-	if f.options.Algorithm != "" {
-		return f.benchFlags.run(env)
-	}
-	return inJob(f.device, func(ctx context.Context, g *group) error { return f.alone(ctx, env, g) })
-}
-
-// ended is the outcome of a plan that is for no collective.
-type ended struct {
-	File     string  `json:"file"`
-	Plan     string  `json:"plan"`
-	Ranks    int     `json:"ranks"`
-	Launches int     `json:"launches"`
-	TimeUS   float64 `json:"time_us"`
-}
-
-// alone runs a plan that is for no collective.
-func (f *planFlags) alone(ctx context.Context, env *verb.Env, g *group) error {
-	if err := f.proven(ctx, g); err != nil {
-		return err
-	}
-	e, err := exec.New(ctx, g.job.World, f.plan)
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	x := &f.plan.GPUs[g.Rank()]
-	chunk := int64(64 * f.plan.Alignment)
-	in, err := g.Alloc(max(1, int64(x.InputChunks)*chunk), true)
-	if err != nil {
-		return err
-	}
-	out, err := g.Alloc(max(1, int64(x.OutputChunks)*chunk), true)
-	if err != nil {
-		return err
-	}
-	const launches = 4
-	began := time.Now()
-	for range launches {
-		call := &exec.Call{Input: in.Addr, InputBytes: uint64(int64(x.InputChunks) * chunk), Output: out.Addr, OutputBytes: uint64(int64(x.OutputChunks) * chunk), Stream: g.opts.Stream}
-		if err := e.Execute(call); err != nil {
-			return err
-		}
-	}
-	if q := g.Queue(); q != nil {
-		if err := q.Finish(); err != nil {
-			return err
-		}
-	}
-	if g.Rank() != 0 {
 		return nil
 	}
-	got := ended{f.file, f.plan.Name, g.Size(), launches, float64(time.Since(began).Microseconds()) / launches}
-	if f.format == "json" {
-		return json.NewEncoder(env.Stdout).Encode(got)
+	if len(f.all) > 0 {
+		return f.benchFlags.run(env)
 	}
-	_, err = fmt.Fprintf(env.Stdout, "%s: plan %s ended %d times on %d ranks, in %.1f µs each\n", got.File, got.Plan, got.Launches, got.Ranks, got.TimeUS)
-	return err
+	return inJob(f.device, f.before)
 }

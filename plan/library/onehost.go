@@ -136,5 +136,49 @@ func pipelined(s Shape) *dsl.Program {
 	return p
 }
 
+// gatherPackets: every rank sends its part to all others as packets. In place the part is in the output already.
+func gatherPackets(s Shape) *dsl.Program {
+	p, in, out := gathered(s, s.packets())
+	tmp := scratch(p, s.Ranks-1)
+	on := dsl.Blocks(group(p, s.Blocks))
+	for r := range s.Ranks {
+		others := peers(s.Ranks, r)
+		m := memories(p, r, others)
+		own := in[r]
+		for _, peer := range others {
+			m[peer].PutPackets(tmp[peer].At(slot(r, peer)), own, on)
+		}
+		if !s.InPlace {
+			p.Rank(r).Copy(out[r].At(r), own, on)
+		}
+		for _, peer := range others {
+			p.Rank(r).UnpackPackets(out[r].At(peer), tmp[r].At(slot(peer, r)), on)
+		}
+	}
+	return p
+}
+
+// gatherChunks: every rank writes its part to all others. Each block does its slice and meets the same block of the others.
+func gatherChunks(s Shape) *dsl.Program {
+	p, in, out := gathered(s, s.options())
+	all := group(p, s.Blocks)
+	for r := range s.Ranks {
+		others := peers(s.Ranks, r)
+		own := in[r]
+		for b := range s.Blocks {
+			m := memories(p, r, others)
+			meet(m, others, b, dsl.Relaxed, dsl.Relaxed|dsl.After)
+			for _, peer := range others {
+				m[peer].Put(out[peer].At(r), own, dsl.Slice(all, b))
+			}
+			if !s.InPlace {
+				p.Rank(r).Copy(out[r].At(r), own, dsl.Slice(all, b))
+			}
+			meet(m, others, b, dsl.Before, dsl.After)
+		}
+	}
+	return p
+}
+
 // unit is how many bytes of a chunk a round of a pipeline does.
 const unit = 256 << 10
