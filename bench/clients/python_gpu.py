@@ -79,6 +79,7 @@ def calls(n, dtype):
             t.add_(1)
     yield "asynchronous", one(asynchronous, *[full(n, dtype=dtype) for _ in range(8)])
     if n % 2 == 0:  # nccl refuses such tensors
+        yield "not contiguous", one(lambda g, t: dist.all_reduce(t if g is groups["nccl"] else t.view(-1, 2).t(), group=g), x)
 
 
 def operations():
