@@ -13,6 +13,13 @@ func TestTorchOperations(t *testing.T) {
 	done(t, p, 3, "-W", "ignore", "tests/torch_operations.py")
 }
 
+// Each operation of torch 2.11's class of process groups, and each function of torch.distributed, is called once over the backend and
+// over gloo; a name that neither was called nor is known for what it is fails the test.
+func TestTorchAudit(t *testing.T) {
+	p := newest(t, "torch 2.11", hasTorch)
+	done(t, p, 2, "-W", "ignore", "tests/torch_audit.py")
+}
+
 // DDP, FSDP2 and DTensor give what they give over gloo.
 func TestTorchTraining(t *testing.T) {
 	p := newest(t, "torch 2.11", hasTorch)

@@ -22,9 +22,12 @@ from ._unique_id import UniqueId
 TYPE_CHECKING = False  # checkers of types take it for true
 if TYPE_CHECKING:
     from . import utils
+    from ._algorithms import Algorithm, AlgorithmCollection, AlgorithmCollectionBuilder, compile
+    from ._fifo import Fifo
     from ._gpu_buffer import GpuBuffer, RawGpuBuffer
     from ._groups import CommGroup, Host2HostSemaphore
     from ._plans import ExecutionPlan, Executor, PacketType
+    from .language.utils import AlgoSpec
 
 __all__ = [
     "Communicator", "UniqueId", "DataType", "ReduceOp", "Error", "ErrorCode", "UnavailableError", "UnsupportedError",
@@ -32,6 +35,7 @@ __all__ = [
     "DeviceHandle", "RegisteredMemory", "Window", "MemoryChannel", "PortChannel", "SwitchChannel", "Proxy",
     "library_version", "supports", "get_include", "get_lib", "env", "version",
     "ExecutionPlan", "Executor", "PacketType", "CommGroup", "Host2HostSemaphore", "GpuBuffer", "RawGpuBuffer",
+    "Algorithm", "AlgorithmCollection", "AlgorithmCollectionBuilder", "AlgoSpec", "Fifo", "compile",
 ]
 __version__ = "0.1.0"
 version = {"version": __version__, "git_commit": ""}
@@ -40,6 +44,8 @@ version = {"version": __version__, "git_commit": ""}
 _LATER = {
     "ExecutionPlan": "_plans", "Executor": "_plans", "PacketType": "_plans", "CommGroup": "_groups", "Host2HostSemaphore": "_groups",
     "GpuBuffer": "_gpu_buffer", "RawGpuBuffer": "_gpu_buffer", "utils": "",
+    "Algorithm": "_algorithms", "AlgorithmCollection": "_algorithms", "AlgorithmCollectionBuilder": "_algorithms", "compile": "_algorithms", "Fifo": "_fifo",
+    "AlgoSpec": "language.utils",
 }
 
 

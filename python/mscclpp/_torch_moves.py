@@ -77,14 +77,22 @@ class Moves:
     # Reductions -------------------------------------------------------------------------------------
 
     def all_reduce(self, tensor, op) -> None:
-        if native(tensor, op):
+        if kind(op) == dist.ReduceOp.PREMUL_SUM:
+            with Dense(tensor) as t:
+                source, how = scaled(t, op)
+                self.communicator.all_reduce(source, t, stream=self.stream, **how)
+        elif native(tensor, op):
             with Dense(tensor) as t:
                 self.communicator.all_reduce(t, op=_OPS[kind(op)], stream=self.stream)
         else:
             tensor.copy_(self._gathered(tensor, op))
 
     def reduce(self, tensor, op, root: int) -> None:
-        if native(tensor, op):
+        if kind(op) == dist.ReduceOp.PREMUL_SUM:
+            with Dense(tensor, write=self._me == root) as t:
+                source, how = scaled(t, op)
+                self.communicator.reduce(source, t, root=root, stream=self.stream, **how)
+        elif native(tensor, op):
             with Dense(tensor, write=self._me == root) as t:
                 self.communicator.reduce(t, op=_OPS[kind(op)], root=root, stream=self.stream)
         else:
@@ -98,6 +106,10 @@ class Moves:
             self._of_one_size("reduce_scatter", source, output.numel())
             with self._together(source) as whole:
                 self.reduce_scatter(output, whole, op)
+        elif kind(op) == dist.ReduceOp.PREMUL_SUM:
+            source, how = scaled(source.contiguous(), op)
+            with Dense(output) as out:
+                self.communicator.reduce_scatter(source, out, stream=self.stream, **how)
         elif native(source, op):
             with Dense(output) as out:
                 self.communicator.reduce_scatter(source.contiguous(), out, op=_OPS[kind(op)], stream=self.stream)
@@ -212,6 +224,16 @@ class Moves:
 def kind(op):
     """Return the kind of a reduction of torch, which may carry a factor as well."""
     return getattr(op, "op", op)
+
+
+def scaled(tensor, op):
+    """Return what a reduction with a factor for each rank reduces, and the arguments that say how."""
+    factor = op.__getstate__()[1]
+    if not tensor.dtype.is_floating_point:
+        raise _errors.make(2, f"reduction {kind(op)} of {tensor.dtype}: expected floating-point numbers")
+    if isinstance(factor, torch.Tensor):  # its value may not be known yet
+        return tensor * factor.to(tensor.dtype), {"op": ReduceOp.SUM}
+    return tensor, {"op": ReduceOp.PREMUL_SUM, "scale": factor}
 
 
 def native(tensor, op) -> bool:
