@@ -31,8 +31,9 @@ const (
 	EnvGPUs    = "CUDA_EMULATED_GPUS"    // how many there are; default 4
 	EnvMemory  = "CUDA_EMULATED_MEMORY"  // bytes that a process gets from each; default 4 GiB
 	EnvImages  = "CUDA_EMULATED_IMAGES"  // folder that Prepare filled
-	EnvWithout = "CUDA_EMULATED_WITHOUT" // abilities they lack, a list: nvlink, peer, vmm, ipc, dmabuf, register, memops, ordered, flush
+	EnvWithout = "CUDA_EMULATED_WITHOUT" // abilities they lack, a list: nvlink, peer, vmm, ipc, dmabuf, register, memops, ordered, flush, multicast
 	EnvRun     = "CUDA_EMULATED_RUN"     // ptx: kernels are the PTX that is loaded, interpreted; else CPU images stand for it
+	EnvFaults  = "CUDA_EMULATED_FAULTS"  // CALL[@GPU]:CODE[xTIMES][~MILLISECONDS], a list: calls that fail; die in place of the code ends the process
 	EnvShape   = "CUDA_EMULATED_SHAPE"   // the most blocks and threads of a launch that is interpreted; default 2x64
 )
 

@@ -151,6 +151,10 @@ func TestDriver(t *testing.T) {
 		if list, ok := strings.CutPrefix(name, "visible_"); ok {
 			env = append(slices.Clone(env), "CUDA_VISIBLE_DEVICES="+strings.ReplaceAll(list, "_", ","))
 		}
+		if name == "faults_multicast" {
+			env = append(slices.Clone(env), emulated.EnvFaults+"="+strings.Join([]string{"cuMulticastAddDevice@0:101x1", "cuMulticastBindMem@0:802x2~5",
+				"cuMulticastBindMem@0:47x1", "cuMemMap@0:401x1"}, ","))
+		}
 		t.Run(name, func(t *testing.T) {
 			if out, err := run(t, program, env, name); err != nil {
 				t.Errorf("%v\n%s", err, out)

@@ -14,6 +14,7 @@ enum Result {
   kInvalidValue = 1,
   kOutOfMemory = 2,
   kNotInitialized = 3,
+  kMulticastFull = 47,
   kNoDevice = 100,
   kInvalidDevice = 101,
   kInvalidImage = 200,
@@ -35,6 +36,7 @@ enum Result {
   kCooperativeLaunchTooLarge = 720,
   kNotPermitted = 800,
   kNotSupported = 801,
+  kSystemNotReady = 802,
   kCaptureUnsupported = 900,
   kCaptureInvalidated = 901,
   kCaptureMerge = 902,
@@ -78,6 +80,14 @@ struct AllocationProp {
   } flags;
 };
 static_assert(sizeof(AllocationProp) == 32, "layout of CUmemAllocationProp");
+
+struct MulticastProp {
+  unsigned devices;
+  size_t bytes;
+  unsigned long long handle_types;
+  unsigned long long flags;
+};
+static_assert(sizeof(MulticastProp) == 32, "layout of CUmulticastObjectProp");
 
 struct AccessDesc {
   Location location;

@@ -72,6 +72,7 @@ int attribute(int which) {
     case 116: return has("dmabuf");
     case 117: return has("flush");
     case 118: return has("ordered") ? 200 : 0;  // for all GPUs, or not at all
+    case 132: return vmm && has("multicast");
     case 128: return vmm;  // says yes, and refuses, as machines without the service do
   }
   return 0;
@@ -129,7 +130,7 @@ API int cuInit(unsigned flags) {
 
 API int cuDriverGetVersion(int* version) {
   if (version == nullptr) return kInvalidValue;
-  *version = 13000;
+  *version = static_cast<int>(number("CUDA_EMULATED_VERSION", 13000));
   return kSuccess;
 }
 

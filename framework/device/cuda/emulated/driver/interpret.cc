@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "fault.h"
+#include "multicast.h"
 #include "../ptx/machine.h"
 
 namespace {
@@ -15,11 +16,51 @@ namespace {
 constexpr uint32_t kBlocks = 2, kThreads = 64;  // of a launch, where nothing else is asked for
 constexpr uint64_t kNoLimit = ~0ull;            // of instructions: waits have deadlines of their own
 
-// All addresses of the process: those that are not mapped fault.
+// All addresses of the process: those that are not mapped fault. Windows of multicast objects are regions of their own.
 class Process : public ptx::Memory {
  public:
-  const ptx::Region* find(uint64_t) override { return nullptr; }
+  Process() {
+    Lock lock(state().mutex);
+    for (auto& [base, r] : state().ranges) {
+      if (r.backing != nullptr && r.backing->group != nullptr) windows_.push_back({base, base + r.bytes, r.backing, {}});
+    }
+  }
+  const ptx::Region* find(uint64_t at) override {
+    for (Window& w : windows_) {
+      if (at >= w.begin && at < w.end) return inside(w, at);
+    }
+    return nullptr;
+  }
   bool strict() const override { return false; }
+
+ private:
+  struct Window {
+    uint64_t begin, end;
+    std::shared_ptr<Backing> object;
+    std::vector<std::unique_ptr<ptx::Region>> parts;
+  };
+
+  // What is bound is looked up at the first access. An access to a hole has no region, and faults, as the whole window
+  // does for all but multimem.
+  static const ptx::Region* inside(Window& w, uint64_t at) {
+    if (w.parts.empty()) {
+      Lock lock(state().mutex);
+      for (Part& p : w.object->group->parts()) {
+        auto r = std::make_unique<ptx::Region>();
+        r->begin = w.begin + p.offset;
+        r->end = r->begin + p.bytes;
+        r->name = "a part of a multicast window";
+        r->copies = std::move(p.copies);
+        w.parts.push_back(std::move(r));
+      }
+    }
+    for (auto& r : w.parts) {
+      if (at >= r->begin && at < r->end) return r.get();
+    }
+    return nullptr;
+  }
+
+  std::vector<Window> windows_;
 };
 
 // "4x128": so many blocks of so many threads at most.

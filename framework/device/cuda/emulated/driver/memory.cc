@@ -83,7 +83,7 @@ bool usable(uint64_t address, uint64_t bytes, int device) {
     if (r == nullptr) return false;
     if (r->kind == Range::kMapped) {
       auto it = r->access.find(device);
-      if (it == r->access.end() || it->second != 3) return false;
+      if (it == r->access.end() || it->second != 3 || r->backing->group != nullptr) return false;
     }
     const uint64_t n = std::min(bytes, r->base + r->bytes - address);
     address += n;

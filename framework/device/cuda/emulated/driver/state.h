@@ -21,12 +21,15 @@ constexpr int kCapability = 90;  // 9.0
 constexpr int kProcessors = 132, kMaxThreads = 1024, kThreadsPerProcessor = 2048;
 constexpr unsigned kSharedPlain = 48 << 10, kSharedMost = 227 << 10;
 
-// Memory behind one memfd, shared by the handles and mappings of it.
+class Group;
+
+// Memory behind one memfd, shared by the handles and mappings of it; or a multicast object, which has no memory.
 struct Backing {
   int fd = -1;
   uint64_t bytes = 0;
   int device = -1;        // ordinal whose limit it counts against; -1: another process's
   int handle_types = 0;   // the kinds of its exports
+  std::shared_ptr<Group> group;  // of a multicast object
   ~Backing();
 };
 

@@ -1,9 +1,14 @@
 // Memory as handles: created, exported, imported, mapped where the program says.
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "injected.h"
+#include "multicast.h"
 #include "state.h"
 
 namespace {
@@ -40,7 +45,26 @@ bool each_mapped(uint64_t address, uint64_t bytes, F f) {
   return true;
 }
 
+long handles_of(const Backing* b) {
+  return std::count_if(state().handles.begin(), state().handles.end(), [=](auto& h) { return h.second.get() == b; });
+}
+
+long ranges_of(const Backing* b) {
+  return std::count_if(state().ranges.begin(), state().ranges.end(), [=](auto& r) { return r.second.backing.get() == b; });
+}
+
+// What the real driver leaves undefined is an error here.
+int kept(const char* call, const char* why) {
+  fprintf(stderr, "emulated driver: %s: %s\n", call, why);
+  return kInvalidValue;
+}
+
 }  // namespace
+
+Backing* memory_of(AllocationHandle handle) {
+  auto it = state().handles.find(handle);
+  return it == state().handles.end() ? nullptr : it->second.get();
+}
 
 API int cuMemGetAllocationGranularity(size_t* bytes, const AllocationProp* prop, int option) {
   ENTER();
@@ -68,7 +92,13 @@ API int cuMemCreate(AllocationHandle* handle, size_t bytes, const AllocationProp
 API int cuMemRelease(AllocationHandle handle) {
   ENTER();
   if (int bad = check_captures()) return bad;
-  return state().handles.erase(handle) == 1 ? kSuccess : kInvalidValue;
+  auto it = state().handles.find(handle);
+  if (it == state().handles.end()) return kInvalidValue;
+  const bool last = handles_of(it->second.get()) == 1;
+  if (it->second->group != nullptr && last && it->second->group->binds()) return kept("cuMemRelease", "memory is still bound to the object");
+  if (last && ranges_of(it->second.get()) == 0 && bound(it->second.get())) return kept("cuMemRelease", "the memory is still bound");
+  state().handles.erase(it);
+  return kSuccess;
 }
 
 API int cuMemRetainAllocationHandle(AllocationHandle* handle, void* address) {
@@ -111,15 +141,19 @@ API int cuMemMap(DevicePtr address, size_t bytes, size_t offset, AllocationHandl
   auto next = state().ranges.lower_bound(address);
   if (next != state().ranges.end() && next->first - address < bytes) return kInvalidValue;  // mapped already
   if (range_of(address) != nullptr) return kInvalidValue;
-  if (mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, it->second->fd, 0) == MAP_FAILED) {
+  const std::shared_ptr<Backing> backing = it->second;
+  if (backing->group != nullptr) {
+    backing->group->await_all(lock);
+    if (int bad = injected(lock, "cuMemMap")) return bad;
+  } else if (mmap(reinterpret_cast<void*>(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, backing->fd, 0) == MAP_FAILED) {
     return kOutOfMemory;
   }
   Range r{};
   r.kind = Range::kMapped;
   r.base = address;
   r.bytes = bytes;
-  r.device = it->second->device < 0 ? 0 : it->second->device;
-  r.backing = it->second;
+  r.device = backing->device < 0 ? 0 : backing->device;
+  r.backing = backing;
   add_range(std::move(r));
   return kSuccess;
 }
@@ -127,7 +161,13 @@ API int cuMemMap(DevicePtr address, size_t bytes, size_t offset, AllocationHandl
 API int cuMemUnmap(DevicePtr address, size_t bytes) {
   ENTER();
   if (int bad = check_captures()) return bad;
-  const bool all = bytes > 0 && each_mapped(address, bytes, [](Range& r) { remove_range(r.base); });
+  bool in_use = false;
+  bool all = bytes > 0 && each_mapped(address, bytes, [&](Range& r) {
+    const Backing* b = r.backing.get();
+    in_use = in_use || (handles_of(b) == 0 && ranges_of(b) == 1 && bound(b));
+  });
+  if (in_use) return kept("cuMemUnmap", "the memory is still bound");
+  all = all && each_mapped(address, bytes, [](Range& r) { remove_range(r.base); });
   return all ? kSuccess : kInvalidValue;
 }
 
@@ -149,6 +189,7 @@ API int cuMemSetAccess(DevicePtr address, size_t bytes, const AccessDesc* access
       }
       r.access[device] = access[i].flags;
     }
+    if (r.backing->group != nullptr) return;  // only multimem reaches a window: all else faults
     int most = 0;
     for (auto& [device, flags] : r.access) most |= flags;
     mprotect(reinterpret_cast<void*>(r.base), r.bytes, most == 0 ? PROT_NONE : most == 1 ? PROT_READ : PROT_READ | PROT_WRITE);
@@ -163,7 +204,10 @@ API int cuMemExportToShareableHandle(void* shareable, AllocationHandle handle, i
   if (shareable == nullptr || it == state().handles.end() || flags != 0) return kInvalidValue;
   if (type == kHandleFabric) return kNotPermitted;
   if (type != kHandleDescriptor || (it->second->handle_types & type) == 0) return kInvalidValue;
-  const int fd = fcntl(it->second->fd, F_DUPFD_CLOEXEC, 0);
+  if (it->second->group != nullptr) {
+    if (int bad = injected(lock, "cuMemExportToShareableHandle")) return bad;
+  }
+  const int fd = fcntl(it->second->group != nullptr ? it->second->group->fd() : it->second->fd, F_DUPFD_CLOEXEC, 0);
   if (fd < 0) return kOutOfMemory;
   *static_cast<int*>(shareable) = fd;
   return kSuccess;
@@ -178,6 +222,17 @@ API int cuMemImportFromShareableHandle(AllocationHandle* handle, void* shareable
   if (type != kHandleDescriptor) return kInvalidValue;
   const int theirs = static_cast<int>(reinterpret_cast<intptr_t>(shareable));
   struct stat info;
+  if (std::shared_ptr<Group> group = Group::open(theirs)) {
+    if (int bad = injected(lock, "cuMemImportFromShareableHandle")) return bad;
+    if (!has("multicast")) return kNotSupported;
+    auto b = std::make_shared<Backing>();
+    b->bytes = group->bytes();
+    b->handle_types = group->handle_types();
+    b->group = std::move(group);
+    *handle = state().next++;
+    state().handles[*handle] = std::move(b);
+    return kSuccess;
+  }
   if (fstat(theirs, &info) != 0 || !S_ISREG(info.st_mode) || !aligned(0, static_cast<uint64_t>(info.st_size))) {
     return kInvalidValue;
   }
@@ -205,7 +260,7 @@ API int cuMemGetHandleForAddressRange(void* handle, DevicePtr address, size_t by
   const Range* r = range_of(address);
   if (handle == nullptr || type != 1 || flags != 0 || r == nullptr || r->host()) return kInvalidValue;
   if (address % kPage != 0 || bytes % kPage != 0 || bytes == 0 || bytes > r->backing->bytes) return kInvalidValue;
-  if (!has("dmabuf") || address != r->base) return kNotSupported;
+  if (!has("dmabuf") || address != r->base || r->backing->group != nullptr) return kNotSupported;
   const int fd = fcntl(r->backing->fd, F_DUPFD_CLOEXEC, 0);
   if (fd < 0) return kOutOfMemory;
   *static_cast<int*>(handle) = fd;
