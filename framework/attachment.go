@@ -4,7 +4,9 @@ package framework
 //
 // The rank performs Steps in order. Each step refers by index to the mapping or object
 // that it works on. A failed step is an error of the whole attachment; there is no
-// silent fallback to another transport.
+// silent fallback to another transport. Members of a switch group tell each other of a
+// failed step at the next barrier, and wait for each other once more behind the last step:
+// either all have the window, or none has, and none of the others is harmed.
 //
 // A memory channel needs one step: map the peer's segment. The same holds for a port
 // channel that the rank drives (see ProxySite). A switch group needs all kinds of

@@ -41,7 +41,8 @@ type rig struct {
 	wrap   func(rank int, t framework.Transport) framework.Transport
 	adjust func(rank int, t *comm.Transport)
 	boots  []*bootstrap.Local
-	ids    []*ledger     // by rank
+	ids    []*ledger // by rank
+	device func(rank int, d device.Device) device.Device
 	fail   map[int]int   // by rank: which allocation of its device finds no memory
 	prober bool          // the transports are framework.Probers
 	lies   bool          // the transports do, so that they may be left with something
@@ -149,7 +150,11 @@ func (g *rig) open(ctx context.Context, boot framework.Bootstrap) (*comm.Communi
 		g.adjust(boot.Rank(), t)
 	}
 	small := &smallDevice{Device: dev, nth: g.fail[boot.Rank()]}
-	c, err := comm.New(ctx, boot, comm.Options{Device: small, Transports: []*comm.Transport{t}})
+	used := device.Device(small)
+	if g.device != nil {
+		used = g.device(boot.Rank(), used)
+	}
+	c, err := comm.New(ctx, boot, comm.Options{Device: used, Transports: []*comm.Transport{t}})
 	if err != nil {
 		return nil, nil, errors.Join(err, ids.check())
 	}

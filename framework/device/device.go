@@ -9,10 +9,14 @@
 package device
 
 import (
+	"errors"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
+
+// ErrNotReady is in the error of a step that the same device may do a little later: what manages it is still starting.
+var ErrNotReady = errors.New("not ready yet")
 
 // Device is one device as one rank sees it. Methods may be called concurrently,
 // from any goroutine, whatever device is current on the caller's thread.

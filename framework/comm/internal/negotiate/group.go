@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/memory"
@@ -19,18 +20,36 @@ import (
 // barrier.
 const SwitchTail = 128
 
-// Group binds m into a window over the memory of all ranks. After an error nothing is left.
+// A driver that is still starting gets some time: all ranks try again together.
+const (
+	groupTries = 3
+	groupPause = 2 * time.Second
+)
+
+// Group binds m into a window over the memory of all ranks. After an error nothing is left. A step that one rank cannot do is
+// refused on all.
 func (n *Negotiator) Group(ctx context.Context, m *memory.Memory) (*Group, error) {
-	g := &Group{n: n, m: m}
-	err := g.gather(ctx)
-	if err == nil {
-		err = g.join(ctx)
-	}
-	if err != nil {
+	for try := 1; ; try++ {
+		g := &Group{n: n, m: m}
+		err := g.gather(ctx)
+		if err == nil {
+			err = g.join(ctx)
+		}
+		if err == nil {
+			return g, nil
+		}
 		n.Life.Rollback(g.Close)
-		return nil, err
+		var refused *preamble.Refusal
+		if !errors.As(err, &refused) || !refused.Again || try == groupTries {
+			return nil, err
+		}
+		n.Log.Info("a switch is not ready yet: all ranks try again", "try", try, "of", groupTries, "pause", groupPause, "reason", err)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(groupPause):
+		}
 	}
-	return g, nil
 }
 
 // Group is what lies under a switch channel.
@@ -120,16 +139,11 @@ func chooseForAll(calls []switchCall) string {
 	return ""
 }
 
-// join makes the window. From here on all ranks depend on each other.
+// join makes the window. From here on all ranks depend on each other, and tell each other what they cannot do.
 func (g *Group) join(ctx context.Context) error {
 	defer func() { g.end.Address.Close() }() // as it is then: create adds to it
-	for _, o := range g.end.Create {
-		if err := g.create(o); err != nil {
-			return err
-		}
-	}
-	reg, err := memory.Registration(ctx, g.m, g.Transport, g.n.Counters.Dev.Info().Device)
-	if err != nil {
+	reg, mine := g.contribute(ctx)
+	if err := g.n.Recipes.Agree(ctx, OpSwitch, g.n.Others(), mine); err != nil {
 		return err
 	}
 	peers, keys, err := g.swap(ctx, reg.Key)
@@ -142,23 +156,32 @@ func (g *Group) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if g.conn, err = g.Transport.Connect(ctx, g.end.ID, peers); err != nil {
-		return err
-	}
-	att, err := g.Transport.Attach(ctx, g.conn, reg.ID, keys)
-	if err != nil {
-		return err
-	}
+	att, mine := g.attach(ctx, reg.ID, peers, keys)
 	created := g.created
-	g.created = nil // now in the hands of perform, also after an error
-	g.done, err = g.n.Recipes.Perform(ctx, att, recipe.Operands{
-		Transport: g.Transport, Members: g.n.Others(), Own: g.m, Created: created,
+	g.created = nil // now in the hands of the recipe, also after an error
+	g.done, err = g.n.Recipes.Together(ctx, OpSwitch, att, recipe.Operands{
+		Transport: g.Transport, Members: g.n.Others(), Own: g.m, Created: created, Done: g.findWindow,
 		Object: framework.Object{Kind: framework.ObjectMulticast, Bytes: g.m.Bytes(), Ranks: g.n.Boot.Size()},
-	})
-	if err != nil {
-		return err
+	}, mine)
+	return err
+}
+
+// contribute makes what the others get from this rank.
+func (g *Group) contribute(ctx context.Context) (framework.Registration, error) {
+	for _, o := range g.end.Create {
+		if err := g.create(o); err != nil {
+			return framework.Registration{}, err
+		}
 	}
-	return g.findWindow()
+	return memory.Registration(ctx, g.m, g.Transport, g.n.Counters.Dev.Info().Device)
+}
+
+// attach has the transport say how the window is made.
+func (g *Group) attach(ctx context.Context, own framework.ID, peers []framework.Peer, keys []framework.Parcel) (att framework.Attachment, err error) {
+	if g.conn, err = g.Transport.Connect(ctx, g.end.ID, peers); err != nil {
+		return att, err
+	}
+	return g.Transport.Attach(ctx, g.conn, own, keys)
 }
 
 // create makes an object of the group and appends its share to the address.
@@ -203,12 +226,13 @@ func (g *Group) swap(ctx context.Context, key framework.Parcel) (peers []framewo
 	return peers, keys, nil
 }
 
-func (g *Group) findWindow() error {
-	for i, m := range g.done.Mapped {
+// findWindow is the last that a rank has to say about the recipe.
+func (g *Group) findWindow(done *recipe.Result) error {
+	for i, m := range done.Mapped {
 		if m == nil {
 			continue
 		}
-		g.Window, g.Stride = m, g.done.Strides[i]
+		g.Window, g.Stride = m, done.Strides[i]
 		need := g.m.Bytes()
 		if g.Stride != 0 {
 			need += g.Stride * uint64(g.n.Boot.Size()-1)

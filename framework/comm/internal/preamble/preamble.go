@@ -34,7 +34,12 @@ const (
 
 // Refusal is the error of a call that a rank could not take part in. All ranks have one,
 // and the next call finds them in step.
-type Refusal struct{ Err error }
+type Refusal struct {
+	Err error
+
+	// Again says that the same call may succeed a little later, on all ranks.
+	Again bool
+}
 
 // Error implements error.
 func (r *Refusal) Error() string { return r.Err.Error() }

@@ -11,7 +11,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/counters"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/life"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/memory"
-	"github.com/mscclpp-go/mscclpp/framework/comm/internal/preamble"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/transport"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
@@ -21,8 +20,9 @@ type Operands struct {
 	Transport *transport.Transport
 	Members   []int // the other members of the connection, ascending
 	Own       *memory.Memory
-	Object    framework.Object // for a switch group: what an imported object is
-	Created   []device.Object  // objects this rank created, being the root
+	Object    framework.Object    // for a switch group: what an imported object is
+	Created   []device.Object     // objects this rank created, being the root
+	Done      func(*Result) error // of Together: what is to be said about the result before the members part
 
 	// Map takes the place of the device's, for mappings at addresses that are chosen.
 	Map func(framework.Mapping) (device.Memory, error)
@@ -47,9 +47,7 @@ type Performer struct {
 // of it is left.
 func (c *Performer) Perform(ctx context.Context, att framework.Attachment, sc Operands) (*Result, error) {
 	defer att.Close()
-	p := &Result{Mapped: make([]device.Memory, len(att.Mappings)), Strides: make([]uint64, len(att.Mappings))}
-	p.objects = append(p.objects, sc.Created...)
-	p.Close = func(ctx context.Context) error { return p.release(ctx, sc.Transport, att.ID) }
+	p := c.begin(att, sc)
 	for i, s := range att.Steps {
 		if err := c.step(ctx, p, att, s, sc); err != nil {
 			c.Life.Rollback(p.Close)
@@ -59,6 +57,13 @@ func (c *Performer) Perform(ctx context.Context, att framework.Attachment, sc Op
 	return p, nil
 }
 
+func (c *Performer) begin(att framework.Attachment, sc Operands) *Result {
+	p := &Result{Mapped: make([]device.Memory, len(att.Mappings)), Strides: make([]uint64, len(att.Mappings))}
+	p.objects = append(p.objects, sc.Created...)
+	p.Close = func(ctx context.Context) error { return p.release(ctx, sc.Transport, att.ID) }
+	return p
+}
+
 func (c *Performer) step(ctx context.Context, p *Result, att framework.Attachment, s framework.Step, sc Operands) error {
 	switch s.Op {
 	case framework.StepMap:
@@ -66,7 +71,7 @@ func (c *Performer) step(ctx context.Context, p *Result, att framework.Attachmen
 	case framework.StepImport:
 		return c.stepImport(p, att, s, sc)
 	case framework.StepBarrier:
-		return c.stepBarrier(ctx, sc.Members)
+		return c.Agree(ctx, "attach", sc.Members, nil)
 	case framework.StepAdd, framework.StepBind:
 		if s.Object < 0 || s.Object >= len(p.objects) {
 			return Nonsense("object %d of %d", s.Object, len(p.objects))
@@ -121,24 +126,6 @@ func (c *Performer) stepImport(p *Result, att framework.Attachment, s framework.
 		failures = append(failures, err)
 	}
 	return fmt.Errorf("%w: object cannot be opened: %w", framework.ErrUnavailable, errors.Join(failures...))
-}
-
-// stepBarrier waits for all members of the connection: each tells all others.
-// Groups are small, and this is once per buffer.
-func (c *Performer) stepBarrier(ctx context.Context, members []int) error {
-	for _, r := range members {
-		if err := c.Boot.Send(ctx, r, preamble.TagStep, framework.Parcel{}); err != nil {
-			return err
-		}
-	}
-	for _, r := range members {
-		p, err := c.Boot.Recv(ctx, r, preamble.TagStep)
-		if err != nil {
-			return err
-		}
-		p.Close() // nothing is expected in it, and what is there would be ours
-	}
-	return nil
 }
 
 func (p *Result) release(ctx context.Context, t *transport.Transport, id framework.ID) error {

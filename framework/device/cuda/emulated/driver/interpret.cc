@@ -40,7 +40,7 @@ class Process : public ptx::Memory {
     std::vector<std::unique_ptr<ptx::Region>> parts;
   };
 
-  // What is bound is looked up at the first access. An access to a hole has no region, and faults, as the whole window
+  // The bound parts are looked up at the first access. An access to a hole has no region, and faults, as the whole window
   // does for all but multimem.
   static const ptx::Region* inside(Window& w, uint64_t at) {
     if (w.parts.empty()) {

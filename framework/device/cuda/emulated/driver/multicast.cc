@@ -8,7 +8,7 @@
 
 namespace {
 
-// What must be a multiple of what: sizes and offsets of windows of the least unit, which need not be that of memory.
+// Sizes and offsets of windows are multiples of this. It need not be the unit of memory.
 uint64_t least_unit() { return number("CUDA_EMULATED_MULTICAST_UNIT", kGranularity); }
 
 bool proper(const MulticastProp* p) {

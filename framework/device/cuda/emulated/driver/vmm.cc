@@ -53,7 +53,7 @@ long ranges_of(const Backing* b) {
   return std::count_if(state().ranges.begin(), state().ranges.end(), [=](auto& r) { return r.second.backing.get() == b; });
 }
 
-// What the real driver leaves undefined is an error here.
+// Steps that the real driver leaves undefined are errors here.
 int kept(const char* call, const char* why) {
   fprintf(stderr, "emulated driver: %s: %s\n", call, why);
   return kInvalidValue;

@@ -50,7 +50,7 @@ TEST(multicast_granularity) {
   EXPECT(supported, 1);
   OK(cuMulticastGetGranularity(&unit, &p, CU_MULTICAST_GRANULARITY_MINIMUM));
   EXPECT(unit, kUnit);
-  p.size = 512u << 20;  // what is recommended depends on the size
+  p.size = 512u << 20;  // the recommended unit depends on the size
   OK(cuMulticastGetGranularity(&unit, &p, CU_MULTICAST_GRANULARITY_RECOMMENDED));
   EXPECT(unit, 512 << 20);
   EXPECT(cuMulticastGetGranularity(&unit, &p, 2), CUDA_ERROR_INVALID_VALUE);
@@ -230,7 +230,7 @@ TEST(without_multicast) {
   EXPECT(cuMulticastUnbind(1, 0, 0, kUnit), CUDA_ERROR_NOT_SUPPORTED);
 }
 
-// The rest of the name is CUDA_EMULATED_FAULTS, with _ for punctuation: the test knows what it stands for.
+// The Go test sets CUDA_EMULATED_FAULTS for this one.
 TEST(faults_multicast) {
   use();
   Handle h = object(1), m = memory(0);
