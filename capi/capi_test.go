@@ -219,6 +219,50 @@ func TestExample(t *testing.T) {
 	}
 }
 
+// image compiles the kernel of the example.
+func image(t *testing.T, command ...string) string {
+	t.Helper()
+	compiler(t, command[0])
+	out := filepath.Join(t.TempDir(), "image")
+	args := append(command[1:], "-std=c++17", "-O2", "-I../framework/kernel/include", "example/exchange.cc", "-o", out)
+	if text, err := exec.Command(command[0], args...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return out
+}
+
+func hostImage(t *testing.T) string { return image(t, "c++", "-shared", "-fPIC") }
+
+// A program brings its own kernel.
+func TestExampleWithAKernel(t *testing.T) {
+	out := jobWith(t, nil, 2, compile(t, "example/exchange.c"), hostImage(t))
+	for _, want := range []string{"rank 0: 1000 numbers of the peer are right\n", "rank 1: 1000 numbers of the peer are right\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q: expected %q", out, want)
+		}
+	}
+}
+
+// The same on the host and on emulated GPUs, which interpret the kernel's PTX; what is refused, and that a kernel's wait ends
+// with the communicator.
+func TestKernels(t *testing.T) {
+	client := client(t)
+	t.Run("host", func(t *testing.T) {
+		if out := jobWith(t, []string{"IMAGE=" + hostImage(t)}, 2, client, "kernels"); strings.Count(out, "kernels is done\n") != 2 {
+			t.Errorf("%q: expected two ranks to be done", out)
+		}
+	})
+	t.Run("cuda", func(t *testing.T) {
+		driver := emulated.Build(t)
+		ptx := image(t, "clang++-19", "-x", "cuda", "-fno-exceptions", "-fno-rtti", "--cuda-device-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_80",
+			"--cuda-feature=+ptx70", "-DMSCCLPP_PTX=70", "-DMSCCLPP_MAX_THREADS=512", "-S")
+		env := []string{cuda.EnvLibrary + "=" + driver, "LD_LIBRARY_PATH=" + filepath.Dir(driver), emulated.EnvRun + "=ptx", emulated.EnvMemory + "=1073741824", "IMAGE=" + ptx}
+		if out := jobWith(t, env, 2, client, "kernels"); strings.Count(out, "kernels is done\n") != 2 {
+			t.Errorf("%q: expected two ranks to be done", out)
+		}
+	})
+}
+
 func client(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.c")

@@ -77,7 +77,7 @@ int32_t mscclpp_last_error_rank(void);
 /* mscclpp_supports returns 1 if the library has an ability, else 0, also for unknown names and NULL.
  * The abilities of this version: "comm.environment", "comm.unique_id", "collectives", "groups",
  * "split", "abort", "leave", "log.callback", "memory.alloc", "memory.register", "windows", "windows.flat", "channels.memory",
- * "channels.port", "channels.switch", "proxies", "plans.language", "plans.execute", "device.host", "device.cuda". Whether the machine has what an
+ * "channels.port", "channels.switch", "kernels", "proxies", "plans.language", "plans.execute", "device.host", "device.cuda". Whether the machine has what an
  * ability needs is said by the call that uses it. */
 int mscclpp_supports(const char *ability);
 
@@ -413,6 +413,39 @@ mscclpp_result_t mscclpp_port_wait(mscclpp_channel_t channel, uint64_t timeout);
 /* mscclpp_comm_control returns the address, for kernels, of the mscclpp::WaitControl that every wait of a
  * kernel takes, so that it ends when the communicator fails. */
 mscclpp_result_t mscclpp_comm_control(mscclpp_comm_t comm, void **control);
+
+/* Kernels of the program ----------------------------------------------------------------------
+ *
+ * A module is an image with kernels that the program brings: PTX or machine code for a GPU of NVIDIA, and a shared object for
+ * the host, built with the headers in mscclpp/ (see docs/c-api.md). A kernel takes one argument, a plain structure, in which device
+ * handles of channels are. */
+
+typedef struct mscclpp_module *mscclpp_module_t;
+typedef struct mscclpp_kernel *mscclpp_kernel_t;
+
+/* mscclpp_module_load loads an image into the communicator's device. The image is not used after the call. Errors: MSCCLPP_INVALID for one that
+ * is damaged, for another device, or built with other headers; the text has what the device's loader says. Local. */
+mscclpp_result_t mscclpp_module_load(mscclpp_comm_t comm, const void *image, size_t bytes, mscclpp_module_t *module);
+
+/* mscclpp_module_kernel finds a kernel by its symbol. Errors: MSCCLPP_INVALID if there is none. */
+mscclpp_result_t mscclpp_module_kernel(mscclpp_module_t module, const char *symbol, mscclpp_kernel_t *kernel);
+
+typedef struct {
+  size_t size;
+  void *stream;                 /* as in mscclpp_call_options_t */
+  uint32_t grid, block, shared; /* blocks, threads of each, and bytes of dynamic shared memory */
+  uint32_t reserved;            /* 0 */
+} mscclpp_launch_options_t;
+#define MSCCLPP_LAUNCH_OPTIONS_INIT {sizeof(mscclpp_launch_options_t), NULL, 1, 1, 0, 0}
+
+/* mscclpp_kernel_launch launches a kernel with an argument of so many bytes, at most 4096, which is copied. On a GPU it
+ * returns when the work is on the stream, and may be captured into a graph; on the host the calling thread runs the kernel. A wait of a
+ * kernel ends when the communicator fails, as that of a channel's handle does. options may be NULL. Errors: MSCCLPP_INVALID for
+ * sizes that cannot be right, or that the device refuses; why the communicator has failed. */
+mscclpp_result_t mscclpp_kernel_launch(mscclpp_kernel_t kernel, const mscclpp_launch_options_t *options, const void *args, size_t bytes);
+
+/* mscclpp_module_free unloads an image, and ends the handles of its kernels, which must not run any more. NULL is allowed. */
+mscclpp_result_t mscclpp_module_free(mscclpp_module_t module);
 
 /* Proxies -------------------------------------------------------------------------------------
  *

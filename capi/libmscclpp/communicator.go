@@ -26,10 +26,12 @@ const (
 	kindPlanProgram
 	kindPlan
 	kindExecutor
+	kindModule
+	kindKernel
 )
 
 // table has the objects that the program holds.
-var table = handles.New("communicator", "memory", "window", "channel", "proxy", "plan program", "plan", "executor")
+var table = handles.New("communicator", "memory", "window", "channel", "proxy", "plan program", "plan", "executor", "module", "kernel")
 
 // job holds the parts that a communicator shares with those that were split off: device, transports and
 // the links to the other ranks. The last one closes it.

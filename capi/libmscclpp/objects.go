@@ -66,8 +66,8 @@ func within[T any](c *communicator, kind int, h C.uintptr_t) (T, error) {
 	return o.value, nil
 }
 
-// disown ends the handles of all objects of a communicator. It frees proxies, which use the
-// communicator; the communicator closes all others itself.
+// disown ends the handles of all objects of a communicator. It frees proxies, which use the communicator, and modules, which
+// it does not know; it closes all others itself.
 func (c *communicator) disown() error {
 	c.mu.Lock()
 	c.ended = true
@@ -76,7 +76,7 @@ func (c *communicator) disown() error {
 	c.mu.Unlock()
 	var all []error
 	for h, kind := range objects {
-		if v, err := table.Get(kind, h); err == nil && kind == kindProxy { // its function still uses the handle
+		if v, err := table.Get(kind, h); err == nil && (kind == kindProxy || kind == kindModule) { // a proxy's function still uses its handle
 			all = append(all, v.(freeable).free())
 		}
 		_, _ = table.Remove(kind, h) // unless another thread frees it now

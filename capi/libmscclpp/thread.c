@@ -71,7 +71,7 @@ const char *mscclpp_version(void) {
 int mscclpp_supports(const char *ability) {
   static const char *const abilities[] = {
       "comm.environment", "comm.unique_id", "collectives", "groups", "split", "shrink", "abort", "leave", "log.callback",
-      "memory.alloc",     "memory.register", "windows", "windows.flat", "channels.memory", "channels.port", "channels.switch",
+      "memory.alloc",     "memory.register", "windows", "windows.flat", "channels.memory", "channels.port", "channels.switch", "kernels",
       "proxies",          "plans.language", "plans.execute",
       "device.host",      "device.cuda",
   };

@@ -27,3 +27,4 @@ void executors(void);
 void spinning(void);
 void repeated(void);
 void interrupted(void);
+void kernels(void);
