@@ -143,13 +143,47 @@ static void sixty_four(void) {
   end(comms);
 }
 
-static int descriptors(void) {
+/* What the process holds. Descriptors include sockets; threads and children belong to runtime, plugins and library. */
+struct held {
+  int descriptors, sockets, threads, children;
+};
+
+static int entries(const char* folder, int sockets) {
   int n = 0;
-  DIR* d = opendir("/proc/self/fd");
+  char to[64];
+  DIR* d = opendir(folder);
   EXPECT(d != NULL);
-  while (readdir(d)) n++;
+  for (struct dirent* e; (e = readdir(d)) != NULL;) {
+    ssize_t len = sockets ? readlinkat(dirfd(d), e->d_name, to, sizeof to) : 0;
+    n += e->d_name[0] != '.' && (!sockets || (len > 7 && memcmp(to, "socket:", 7) == 0));
+  }
   closedir(d);
   return n;
+}
+
+/* children counts those of all threads. */
+static int children(void) {
+  int n = 0;
+  DIR* d = opendir("/proc/self/task");
+  EXPECT(d != NULL);
+  for (struct dirent* e; (e = readdir(d)) != NULL;) {
+    char path[300];
+    int pid;
+    snprintf(path, sizeof path, "/proc/self/task/%s/children", e->d_name);
+    FILE* f = e->d_name[0] == '.' ? NULL : fopen(path, "r");
+    while (f && fscanf(f, "%d", &pid) == 1) n++;
+    if (f) fclose(f);
+  }
+  closedir(d);
+  return n;
+}
+
+static struct held held(void) {
+  return (struct held){entries("/proc/self/fd", 0), entries("/proc/self/fd", 1), entries("/proc/self/task", 0), children()};
+}
+
+static int within(struct held h, struct held most) {
+  return h.descriptors <= most.descriptors && h.sockets <= most.sockets && h.threads <= most.threads && h.children <= most.children;
 }
 
 static long resident(void) { /* KiB */
@@ -160,38 +194,50 @@ static long resident(void) { /* KiB */
   return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-/* settled waits until the number of descriptors is what it was: some are closed in the background. */
-static int settled(int want) {
-  for (int i = 0; i < 5000 && descriptors() > want; i++) usleep(2000);
-  return descriptors() <= want;
+/* settled waits until nothing more is held: some is given back in the background. */
+static struct held settled(struct held most) {
+  struct held now = held();
+  for (int i = 0; i < 5000 && !within(now, most); i++) {
+    usleep(2000);
+    now = held();
+  }
+  return now;
 }
 
-/* Communicators of one rank, and children of two that share what they have. */
-static void leaks(int rounds) {
+/* A round makes three communicators, and destroys them: one of a rank, and two that share what their parents have. */
+static void round_of_three(int i) {
   ncclComm_t one, part[2];
-  int fds = 0, warm = rounds / 4;
+  NCCL(ncclGetUniqueId(&id));
+  NCCL(ncclCommInitRank(&one, 1, id, 0));
+  int x = i, y = -1;
+  NCCL(ncclAllReduce(&x, &y, 1, ncclInt32, ncclSum, one, NULL));
+  EXPECT(y == i);
+  NCCL(ncclCommDestroy(one));
+  NCCL(ncclGroupStart());
+  for (int r = 0; r < 2; r++) NCCL(ncclCommSplit(comms[r], 0, r, &part[r], NULL));
+  NCCL(ncclGroupEnd());
+  call(part);
+  end(part);
+}
+
+static void leaks(int rounds) {
+  struct held before = {0, 0, 0, 0}, after;
+  int warm = rounds / 4;
   long kib = 0;
   two_ranks();
   for (int i = 0; i < rounds; i++) {
     if (i == warm) {
-      fds = descriptors();
+      before = held();
+      before.threads += 16; /* the runtime keeps threads that it may need again, and starts one when all are busy */
       kib = resident();
     }
-    NCCL(ncclGetUniqueId(&id));
-    NCCL(ncclCommInitRank(&one, 1, id, 0));
-    int x = i, y = -1;
-    NCCL(ncclAllReduce(&x, &y, 1, ncclInt32, ncclSum, one, NULL));
-    EXPECT(y == i);
-    NCCL(ncclCommDestroy(one));
-    NCCL(ncclGroupStart());
-    for (int r = 0; r < 2; r++) NCCL(ncclCommSplit(comms[r], 0, r, &part[r], NULL));
-    NCCL(ncclGroupEnd());
-    call(part);
-    end(part);
+    round_of_three(i);
   }
-  EXPECT(settled(fds));
+  after = settled(before);
   long more = resident() - kib;
-  fprintf(stderr, "%d rounds: %d descriptors, %ld KiB and %ld more\n", rounds, descriptors(), kib, more);
+  fprintf(stderr, "%d communicators: %d descriptors, %d of them sockets, %d threads, %d children; %ld KiB and %ld more\n", 3 * rounds,
+          after.descriptors, after.sockets, after.threads, after.children, kib, more);
+  EXPECT(within(after, before));
   EXPECT(more < 32 * 1024); /* the runtime's heap breathes; a leak of one buffer a round is larger in a long run */
   end(comms);
 }
