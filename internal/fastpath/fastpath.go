@@ -154,7 +154,9 @@ func (t *Table) Bind(handle uint64) uintptr {
 	if t == nil {
 		return 0
 	}
-	t.Take()
+	if _, ok := t.Take(nil); !ok { // C does not know it yet, so nobody calls
+		return 0
+	}
 	t.c.owner = C.uint64_t(handle)
 	return uintptr(unsafe.Pointer(t.c))
 }
@@ -170,21 +172,41 @@ func (t *Table) Invalidate() {
 	}
 }
 
-// Take has C make no calls until Give, and waits for one that it makes: as long as a launch takes.
-func (t *Table) Take() Shared {
-	t.shut(time.Time{})
+// Take has C make no calls until Give, and waits for one that it makes: as long as a launch takes, which for a stream that is full is
+// until kernels have ended. Once over says so, nothing can be expected of these any more; then it waits for Patience,
+// and is false if the launch has not returned.
+func (t *Table) Take(over func() bool) (s Shared, ok bool) {
+	var until time.Time
+	ok = t.shut(func() bool {
+		switch {
+		case over == nil || !over():
+		case until.IsZero():
+			until = time.Now().Add(patience)
+		default:
+			return time.Now().After(until)
+		}
+		return false
+	})
+	if !ok {
+		return Shared{}, false
+	}
 	t.epoch = atomic.LoadUint64(t.age())
-	return Shared{uint64(t.c.sequence), uint32(t.c.waiting)}
+	return Shared{uint64(t.c.sequence), uint32(t.c.waiting)}, true
 }
 
-// shut is false if a launch has not returned at the given time; zero: it waits for that.
-func (t *Table) shut(until time.Time) bool {
+// Patience is how long a launch of C may take whose communicator has ended.
+const Patience = 5 * time.Second
+
+var patience = Patience // less in a test
+
+// shut is false if a launch has not returned when enough says so.
+func (t *Table) shut(enough func() bool) bool {
 	atomic.StoreUint32(t.open(), 0)
 	for n := 0; !atomic.CompareAndSwapUint32(t.lock(), 0, 1); n++ {
 		switch {
 		case n < 100:
 			runtime.Gosched()
-		case !until.IsZero() && time.Now().After(until):
+		case enough():
 			return false
 		default:
 			time.Sleep(20 * time.Microsecond)
@@ -279,7 +301,7 @@ func (t *Table) Close(until time.Time) bool {
 
 // Left waits, after Close, for a launch of C.
 func (t *Table) Left(until time.Time) bool {
-	if !t.shut(until) {
+	if !t.shut(func() bool { return time.Now().After(until) }) {
 		return false
 	}
 	t.c.owner = 0

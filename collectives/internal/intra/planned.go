@@ -2,6 +2,7 @@ package intra
 
 import (
 	"errors"
+	"fmt"
 	"time"
 	"unsafe"
 
@@ -33,7 +34,8 @@ type planned struct {
 	entry fastpath.Entry
 
 	exchanged []fastpath.Range
-	identify  uintptr // the C function that tells streams of a handle apart
+	identify  uintptr     // the C function that tells streams of a handle apart
+	over      func() bool // whether the communicator has failed
 }
 
 // direct is a kernel that is launched by a C function.
@@ -58,6 +60,7 @@ func (p *planned) open(c *comm.Communicator, e *Engine) {
 		l.Step = 1
 	}
 	p.table = fastpath.New(c, l)
+	p.over = func() bool { return c.Err() != nil }
 	if k, ok := c.Device().(interface{ StreamIDDirect() uintptr }); ok {
 		p.identify = k.StreamIDDirect()
 	}
@@ -72,12 +75,18 @@ func rules(l *fastpath.Layout, r *residents) {
 	l.Most, l.Early = r.most, choose.EarlyThreads
 }
 
-// take has only Go make calls until give.
-func (e *Engine) take() {
-	if t := e.planned.table; t != nil {
-		s := t.Take()
-		e.args.Signature.Sequence, e.residents.waiting = s.Sequence, s.Waiting
+// take has only Go make calls until give. It fails if the communicator has, and a launch from C does not return all the same.
+func (e *Engine) take() error {
+	t := e.planned.table
+	if t == nil {
+		return nil
 	}
+	s, ok := t.Take(e.planned.over)
+	if !ok {
+		return fmt.Errorf("%w: %w", errLaunch, e.comm.Err())
+	}
+	e.args.Signature.Sequence, e.residents.waiting = s.Sequence, s.Waiting
+	return nil
 }
 
 // give ends that. A call that was performed may be repeated; nil: none was.
@@ -166,13 +175,10 @@ func extents(c *engine.Call, rank uint64) (in, out uint64, between int64) {
 	return in, out, 0
 }
 
-// How long a launch from C may take, once Close has begun, and once its call was ended.
-const (
-	launchPatience = 100 * time.Millisecond
-	launchLimit    = 5 * time.Second
-)
+// launchPatience is how long a launch from C may take, once Close has begun.
+const launchPatience = 100 * time.Millisecond
 
-var errLaunch = errors.New("a launch from C has not returned: the memory of its call is freed all the same")
+var errLaunch = errors.New("a launch from C has not returned: expected the driver to end it within seconds after the communicator has failed")
 
 func (e *Engine) closePlanned() error {
 	t := e.planned.table
@@ -180,8 +186,8 @@ func (e *Engine) closePlanned() error {
 		return nil
 	}
 	engine.Interrupt(e.comm, "a call was in progress")
-	if !t.Left(time.Now().Add(launchLimit)) {
-		return errLaunch
+	if !t.Left(time.Now().Add(fastpath.Patience)) {
+		return fmt.Errorf("%w; the memory of its call is freed all the same", errLaunch)
 	}
 	return nil
 }

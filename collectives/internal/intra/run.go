@@ -16,7 +16,9 @@ import (
 
 // Run launches a call whose algorithm is ready. It does not allocate.
 func (e *Engine) Run(c *engine.Call) error {
-	e.take()
+	if err := e.take(); err != nil {
+		return err
+	}
 	err := e.perform(c)
 	e.give(c, err == nil)
 	return err
@@ -158,7 +160,9 @@ func (e *Engine) outcome(alg *algorithm) error {
 
 // Exchange performs a group of messages.
 func (e *Engine) Exchange(g *engine.Group) error {
-	e.take()
+	if err := e.take(); err != nil {
+		return fmt.Errorf("%v: %w", g.Kind, err)
+	}
 	err := e.performGroup(g)
 	e.give(nil, err == nil)
 	return err
