@@ -112,8 +112,8 @@ typedef struct {
 } mscclpp_comm_options_t;
 #define MSCCLPP_COMM_OPTIONS_INIT {sizeof(mscclpp_comm_options_t), NULL, 0, 0, NULL, NULL, NULL, 0, NULL, NULL, 0, NULL}
 
-/* mscclpp_unique_id_create makes an id in the process that will be rank 0, which listens from then
- * on. An id serves one job. address is the IP address or host name at which others reach this process,
+/* mscclpp_unique_id_create makes an id. The process need not be a rank; ranks ask it where rank 0 is, so it has to live until
+ * all have joined. An id serves one job, and may remain unused. address is the IP address or host name at which others reach this process,
  * NULL for those of this host's interfaces. Errors: MSCCLPP_INVALID for NULL, MSCCLPP_UNAVAILABLE if
  * this host does not have the address. */
 mscclpp_result_t mscclpp_unique_id_create(mscclpp_unique_id_t *id, const char *address);

@@ -12,35 +12,22 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/capi/internal/meeting"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/internal/loopback"
 )
 
-// listeners are those of ids that this process has made and that no rank 0 has taken yet.
-var listeners waiting
-
-type waiting struct {
-	mu   sync.Mutex
-	list map[bootstrap.UniqueID]net.Listener
+// places are where ranks ask about ids that this process has made, by the address that the program has given, "" for
+// those of this host.
+var places struct {
+	sync.Mutex
+	at map[string]*place
 }
 
-func (w *waiting) add(id bootstrap.UniqueID, l net.Listener) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.list == nil {
-		w.list = make(map[bootstrap.UniqueID]net.Listener)
-	}
-	w.list[id] = l
-}
-
-// take returns nil for an id of another process.
-func (w *waiting) take(id bootstrap.UniqueID) net.Listener {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	l := w.list[id]
-	delete(w.list, id)
-	return l
+type place struct {
+	*meeting.Place
+	addresses []netip.AddrPort
 }
 
 // mostAddresses is how many an id has room for.
@@ -57,21 +44,42 @@ func mscclppGoUniqueID(out *C.mscclpp_unique_id_t, address *C.char, f *C.struct_
 	return C.MSCCLPP_SUCCESS
 }
 
-func newID(address string) (id bootstrap.UniqueID, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // for a name server
-	defer cancel()
-	if address != "" {
-		l, id, err := bootstrap.Listen(ctx, net.JoinHostPort(address, "0"))
-		if err == nil {
-			listeners.add(id, l)
+// newID makes an id that leads to this process, which need not be a rank.
+func newID(address string) (bootstrap.UniqueID, error) {
+	places.Lock()
+	defer places.Unlock()
+	p := places.at[address]
+	if p == nil {
+		var err error
+		if p, err = newPlace(address); err != nil {
+			return bootstrap.UniqueID{}, err
 		}
-		return id, err
+		if places.at == nil {
+			places.at = make(map[string]*place)
+		}
+		places.at[address] = p
 	}
-	l, id, err := listenOnAll(ctx)
+	id, err := bootstrap.NewUniqueID(p.addresses...)
 	if err == nil {
-		listeners.add(id, l)
+		p.Enroll((*[len(id)]byte)(&id))
 	}
 	return id, err
+}
+
+func newPlace(address string) (*place, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second) // for a name server
+	defer cancel()
+	listen := listenOnAll
+	if address != "" {
+		listen = func(ctx context.Context) (*net.TCPListener, bootstrap.UniqueID, error) {
+			return bootstrap.Listen(ctx, net.JoinHostPort(address, "0"))
+		}
+	}
+	l, id, err := listen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &place{Place: meeting.Serve(l), addresses: id.Addresses()}, nil
 }
 
 // listenOnAll listens at all addresses of this host.

@@ -87,13 +87,7 @@ func placeOf(o *C.mscclpp_comm_options_t) (*setup.Place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("comm create: %w", err)
 	}
-	place := &setup.Place{ID: id, Rank: int(o.rank), Size: int(o.ranks)}
-	if place.Rank == 0 {
-		if l := listeners.take(id); l != nil {
-			place.Listener = l
-		}
-	}
-	return place, nil
+	return &setup.Place{ID: id, Rank: int(o.rank), Size: int(o.ranks)}, nil
 }
 
 var levels = map[string]slog.Level{

@@ -28,3 +28,5 @@ void spinning(void);
 void repeated(void);
 void interrupted(void);
 void kernels(void);
+void makes_ids(void);
+void joins_by_id(void);
