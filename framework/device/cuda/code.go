@@ -1,8 +1,5 @@
 package cuda
 
-// #include "shim.h"
-import "C"
-
 import (
 	"fmt"
 	"log/slog"
@@ -11,6 +8,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/native"
 	"github.com/mscclpp-go/mscclpp/framework/internal/machinecode"
 )
 
@@ -41,20 +39,23 @@ func (c *code) empty() bool { return c.library.Empty() }
 
 // LoadAssembled makes the kernels of the image with this sha256 callable, from machine code
 // if there is any that the driver takes. Else both results are nil.
-func (d *loader) LoadAssembled(sha256 string) (device.Module, error) {
-	if d.code.empty() {
-		return nil, d.live("load")
+func (d *Device) LoadAssembled(sha256 string) (device.Module, error) {
+	if err := d.Live("load"); err != nil || d.code.empty() {
+		return nil, err
 	}
-	return d.holding(func() (*Module, error) { return d.assembled(sha256), nil })
+	if m := d.assembled(sha256); m != nil {
+		return m, nil
+	}
+	return nil, nil //nolint:nilnil // documented: there is none
 }
 
 // assembled loads machine code of an image, nil if there is none. A fault of it is
 // reported once, and the image takes its place.
-func (d *loader) assembled(sha256 string) *Module {
+func (d *Device) assembled(sha256 string) *Module {
 	began := time.Now()
 	found, err := d.code.library.Find(sha256)
 	if err != nil {
-		d.code.log.Warn("machine code is damaged, and the driver compiles the kernels", "device", d.info.Device, "reason", err)
+		d.code.log.Warn("machine code is damaged, and the driver compiles the kernels", "device", d.Info().Device, "reason", err)
 	}
 	if found == nil {
 		return nil
@@ -62,10 +63,10 @@ func (d *loader) assembled(sha256 string) *Module {
 	m, err := d.shared(found)
 	if err != nil {
 		d.code.library.Refuse(found, sha256)
-		d.code.log.Warn("the driver refuses machine code, and compiles the kernels", "device", d.info.Device, "image", found.ID, "file", found.Path, "reason", err)
+		d.code.log.Warn("the driver refuses machine code, and compiles the kernels", "device", d.Info().Device, "image", found.ID, "file", found.Path, "reason", err)
 		return nil
 	}
-	d.code.log.Debug("machine code of kernels is loaded", "device", d.info.Device, "image", found.ID, "form", m.form, "took", time.Since(began))
+	d.code.log.Debug("machine code of kernels is loaded", "device", d.Info().Device, "image", found.ID, "form", m.form, "took", time.Since(began))
 	return m
 }
 
@@ -77,7 +78,7 @@ var residents = struct {
 }{of: map[residentKey]*resident{}}
 
 type residentKey struct {
-	driver *driver
+	driver *native.Backend
 	index  int
 	sha256 string // of the machine code
 }
@@ -87,24 +88,24 @@ type resident struct {
 	users int // under the lock of residents
 
 	loading sync.Mutex
-	handle  C.uintptr_t // 0 until it is loaded
+	module  *native.Module // of the device that loaded it, which lives as long; nil until then
 }
 
-// shared loads machine code, or finds it loaded. Each user holds the context meanwhile.
-func (d *loader) shared(found *machinecode.Found) (*Module, error) {
-	r := enterResident(residentKey{d.drv, d.index, found.SHA256})
+// shared loads machine code, or finds it loaded.
+func (d *Device) shared(found *machinecode.Found) (*Module, error) {
+	r := enterResident(residentKey{d.back, d.Info().Device.Index, found.SHA256})
 	r.loading.Lock()
 	defer r.loading.Unlock()
 	form := "machine code for " + found.Chip
-	if r.handle != 0 {
-		return &Module{dev: d, form: form, handle: r.handle, resident: r}, nil
+	if r.module != nil {
+		return &Module{module: r.module, dev: d.Info().Device, form: form, resident: r}, nil
 	}
 	m, err := d.loadAs(form, found.Bytes)
 	if err != nil {
 		r.leave()
 		return nil, err
 	}
-	r.handle, m.resident = m.handle, r
+	r.module, m.resident = m.module, r
 	return m, nil
 }
 

@@ -196,7 +196,7 @@ func TestLoadOfMachineCode(t *testing.T) {
 	}
 	for _, chip := range []int{80, 89, 91, 100, 120} {
 		code, _ := cubintest.Object([]byte(testPTX), chip)
-		if m, err := d.Load(code); err == nil || !strings.Contains(err.Error(), "expected PTX or a binary for sm_90") {
+		if m, err := d.Load(code); err == nil || !strings.Contains(err.Error(), "expected an image for sm_90") {
 			t.Errorf("sm_%d: %v, %v: expected it to be refused", chip, m, err)
 		}
 	}
@@ -224,7 +224,7 @@ func TestMachineCodeIsLoadedOnce(t *testing.T) {
 		t.FailNow()
 	}
 	for i, m := range modules {
-		if m.handle != modules[i%2].handle {
+		if m.module != modules[i%2].module {
 			t.Errorf("module %d is another one", i)
 		}
 		closeAfter(t, m)
@@ -246,7 +246,7 @@ func TestMachineCodeIsShared(t *testing.T) {
 	}
 	other, err := open(t, 1, use).LoadAssembled(sumOf(testPTX))
 	check(t, err)
-	if modules[0].handle != modules[2].handle || modules[0].handle == other.(*Module).handle {
+	if modules[0].module != modules[2].module || modules[0].module == other.(*Module).module {
 		t.Error("expected one module for each GPU")
 	}
 	d, v := open(t, 0), alloc(t, open(t, 0), 64)

@@ -65,7 +65,7 @@ func TestArchs(t *testing.T) {
 	}{
 		{7, 0, ""}, {8, 0, "sm_80"}, {8, 6, "sm_80"}, {8, 9, "sm_80"}, {9, 0, "sm_90 sm_80"}, {10, 0, "sm_90 sm_80"}, {12, 1, "sm_90 sm_80"},
 	} {
-		if got := strings.Join(archs(c.major, c.minor), " "); got != c.want {
+		if got := archs(c.major, c.minor); got != c.want {
 			t.Errorf("%d.%d: %q: expected %q", c.major, c.minor, got, c.want)
 		}
 	}

@@ -1,6 +1,5 @@
 package cuda
 
-// #cgo LDFLAGS: -ldl
 // #include <stdlib.h>
 // #include "shim.h"
 import "C"
@@ -9,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device/native"
 )
 
 // EnvLibrary is the environment variable that names the driver library to open, for
@@ -21,52 +22,42 @@ const EnvLibrary = "MSCCLPP_CUDA_LIBRARY"
 
 const defaultLibrary = "libcuda.so.1"
 
-// driver is the vendor's library, opened and initialized.
-type driver struct {
-	api     *C.cuda_api
-	path    string
-	ready   bool // initialized; what follows is known
-	version int  // 12040 is CUDA 12.4
-	devices int
-}
-
-// libraries holds what was opened. It is never closed: the application may use it
-// as well, and a driver leaves threads behind.
+// libraries are the drivers that were asked for, by path; each is a back end of its own.
 var libraries = struct {
 	sync.Mutex
-	open map[string]*driver
-}{open: map[string]*driver{}}
+	of map[string]*native.Backend
+}{of: map[string]*native.Backend{}}
 
-// openDriver opens the library that the environment names.
-func openDriver() (*driver, error) {
-	path := os.Getenv(EnvLibrary)
-	if path == "" {
-		path = defaultLibrary
-	}
-	return openLibrary(path)
+// Backend returns the table of NVIDIA GPUs, over the driver that the environment names, and makes it ready.
+// ErrUnavailable: there is no driver, or it finds no device.
+func Backend() (*native.Backend, error) {
+	back, _, err := openDriver()
+	return back, err
 }
 
-func openLibrary(path string) (*driver, error) {
+// openDriver opens the library that the environment names.
+func openDriver() (back *native.Backend, path string, err error) {
+	if path = os.Getenv(EnvLibrary); path == "" {
+		path = defaultLibrary
+	}
+	if strings.Contains(path, "\n") {
+		return nil, "", fmt.Errorf("cuda: %w: %s=%q", framework.ErrInvalid, EnvLibrary, path)
+	}
 	libraries.Lock()
 	defer libraries.Unlock()
-	d := libraries.open[path]
-	if d == nil {
-		api, err := dlopen(path)
-		if err != nil {
-			return nil, err
+	if back = libraries.of[path]; back == nil {
+		if back, err = native.BuiltIn(unsafe.Pointer(&C.cuda_table)); err != nil {
+			return nil, "", err
 		}
-		d = &driver{api: api, path: path}
-		libraries.open[path] = d
+		libraries.of[path] = back
 	}
-	if d.ready {
-		return d, nil
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	C.cuda_choose(name)
+	if _, err := back.Count(); err != nil {
+		return nil, "", hidden(err)
 	}
-	var version, count C.int
-	if err := d.check("initialize", noDevice, C.cuda_init(d.api, &version, &count)); err != nil {
-		return nil, hidden(err)
-	}
-	d.ready, d.version, d.devices = true, int(version), int(count)
-	return d, nil
+	return back, path, nil
 }
 
 // hidden adds to the driver's word that there is no device what may be the cause: it
@@ -84,35 +75,26 @@ func hidden(err error) error {
 
 const envVisible = "CUDA_VISIBLE_DEVICES"
 
-func dlopen(path string) (*C.cuda_api, error) {
-	name := C.CString(path)
-	defer C.free(unsafe.Pointer(name))
-	var why [512]C.char
-	api := C.cuda_open(name, &why[0], C.size_t(len(why)))
-	if api == nil {
-		return nil, fmt.Errorf("%w: no NVIDIA driver: %s", framework.ErrUnavailable, C.GoString(&why[0]))
-	}
-	return api, nil
-}
-
 // Count returns how many devices are visible; CUDA_VISIBLE_DEVICES may hide some.
 // ErrUnavailable: there is no driver, or it finds no device.
 func Count() (int, error) {
-	d, err := openDriver()
+	back, _, err := openDriver()
 	if err != nil {
-		return 0, fmt.Errorf("cuda: %w", err)
+		return 0, err
 	}
-	return d.devices, nil
+	return back.Count()
 }
 
 // Version returns the highest CUDA version that the driver supports, as 1000 times
 // the major plus 10 times the minor number.
 func Version() (int, error) {
-	d, err := openDriver()
+	_, path, err := openDriver()
 	if err != nil {
-		return 0, fmt.Errorf("cuda: %w", err)
+		return 0, err
 	}
-	return d.version, nil
+	name := C.CString(path)
+	defer C.free(unsafe.Pointer(name))
+	return int(C.cuda_version(name)), nil
 }
 
 // symbolNames lists the functions that are looked up in the driver.

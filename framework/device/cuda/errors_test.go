@@ -12,6 +12,9 @@ import (
 
 // Numbers are written out: the driver's answers are part of its binary interface.
 func TestClassesOfAnswers(t *testing.T) {
+	open(t, 0)
+	back, err := Backend()
+	check(t, err)
 	for _, c := range []struct {
 		code int
 		want error
@@ -40,7 +43,7 @@ func TestClassesOfAnswers(t *testing.T) {
 		{901, framework.ErrInvalid, false}, // capture
 		{999, framework.ErrUnavailable, true},
 	} {
-		e := &Error{Code: c.code}
+		e := back.Refusal("test", 0, "cuTest", c.code)
 		if got := framework.Class(e); got != c.want || e.Lost() != c.lost {
 			t.Errorf("%d: %v, lost %v: expected %v, %v", c.code, got, e.Lost(), c.want, c.lost)
 		}
@@ -48,17 +51,18 @@ func TestClassesOfAnswers(t *testing.T) {
 }
 
 func TestErrorText(t *testing.T) {
-	e := &Error{
-		Op: "sync", Device: framework.Device{Type: "cuda", Index: 3}, Call: "cuStreamSynchronize",
-		Code: 700, Name: "CUDA_ERROR_ILLEGAL_ADDRESS", Text: "an illegal memory access was encountered",
-	}
+	open(t, 0)
+	back, err := Backend()
+	check(t, err)
+	e := back.Refusal("sync", 3, "cuStreamSynchronize", 700)
 	for _, want := range []string{"cuda:3 sync", "unavailable", "cuStreamSynchronize answers CUDA_ERROR_ILLEGAL_ADDRESS (an illegal", "started again"} {
 		if !strings.Contains(e.Error(), want) {
 			t.Errorf("%q does not say %q", e, want)
 		}
 	}
-	e = &Error{Op: "initialize", Device: framework.Device{Type: "cuda", Index: noDevice}, Call: "cuInit", Code: 12345, Log: "line 1\n"}
-	if got := e.Error(); got != "cuda initialize: invalid: cuInit answers 12345: line 1" {
+	e = back.Refusal("initialize", -1, "cuInit", 12345)
+	e.Log = "line 1\n"
+	if got := e.Error(); !strings.HasPrefix(got, "cuda initialize: invalid: cuInit answers ") || !strings.HasSuffix(got, ": line 1") {
 		t.Errorf("%q", got)
 	}
 	var found *Error
@@ -67,25 +71,23 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// The meaning of an answer for memory of others depends on the step that got it.
-func TestImportsAreExplained(t *testing.T) {
-	const whole, access = "mapped whole", "may address the memory of the other"
-	for _, c := range []struct {
-		call   string
-		code   int
-		wanted string
-	}{
-		{"cuMemMap", 801, whole},
-		{"cuMemImportFromShareableHandle", 801, ""}, // a kind of handle
-		{"cuMemSetAccess", 217, access},
-		{"cuMemSetAccess", 101, access},
-		{"cuMemAddressReserve", 2, ""},
+// Every word of the table has a class and a text, and takes the driver's answer with it.
+func TestWordsOfTheTable(t *testing.T) {
+	open(t, 0)
+	back, err := Backend()
+	check(t, err)
+	for code, want := range map[int]string{
+		wordWhole + 801: "cuda:0 import: unsupported: cuMemMap answers CUDA_ERROR_NOT_SUPPORTED (", wordAccess + 101: "invalid: cuMemMap answers CUDA_ERROR_INVALID_DEVICE (",
+		wordAccess + 217: "unsupported: ", wordImage + 209: "invalid: ", wordGDRCopy + 1: "unavailable: cuMemMap answers Operation not permitted",
 	} {
-		got := explained(&Error{Op: "import", Call: c.call, Code: c.code}, 4096).Error()
-		for _, text := range []string{whole, access} {
-			if strings.Contains(got, text) != (text == c.wanted) {
-				t.Errorf("%s answers %d: %q: expected of the explanations %q", c.call, c.code, got, c.wanted)
-			}
+		if got := back.Refusal("import", 0, "cuMemMap", code).Error(); !strings.Contains(got, want) {
+			t.Errorf("%d: %q: expected %q", code, got, want)
+		}
+	}
+	for code := wordWhole; code < wordEnd; code += wordWhole {
+		e := back.Refusal("test", 0, "", code)
+		if got := e.Error(); framework.Class(e) == nil || strings.Contains(got, "code ") || e.Lost() {
+			t.Errorf("word %d: %q, lost %v", code/wordWhole, got, e.Lost())
 		}
 	}
 }
@@ -105,30 +107,4 @@ func TestHiddenDevices(t *testing.T) {
 func hiddenRole() error {
 	_, err := Open(0)
 	return expect(err, framework.ErrUnavailable, fmt.Sprintf("CUDA_VISIBLE_DEVICES=%q leaves none: expected", os.Getenv(envVisible)))
-}
-
-func TestJoinedReasonsAreOneLine(t *testing.T) {
-	err := join([]error{fmt.Errorf("a: %w", framework.ErrUnavailable), fmt.Errorf("b\nc: %w", framework.ErrUnsupported)})
-	if !errors.Is(err, framework.ErrUnavailable) || !errors.Is(err, framework.ErrUnsupported) || err.Error() != "a: unavailable; b; c: unsupported" {
-		t.Errorf("%q: expected both classes on one line", err)
-	}
-	if one := errors.New("one"); join([]error{one}) != one {
-		t.Error("a single reason is changed")
-	}
-	if errorsFirst(nil, framework.ErrClosed, framework.ErrInvalid) != framework.ErrClosed || errorsFirst(nil, nil) != nil {
-		t.Error("not the first error")
-	}
-}
-
-func TestRanges(t *testing.T) {
-	for _, c := range []struct {
-		offset, bytes, size uint64
-		ok                  bool
-	}{
-		{0, 1, 1, true}, {5, 5, 10, true}, {0, 0, 1, false}, {5, 6, 10, false}, {11, 1, 10, false}, {^uint64(0), 2, 10, false}, {1, ^uint64(0), 10, false},
-	} {
-		if err := within(c.offset, c.bytes, c.size); (err == nil) != c.ok || err != nil && !errors.Is(err, framework.ErrInvalid) {
-			t.Errorf("%+v: %v", c, err)
-		}
-	}
 }

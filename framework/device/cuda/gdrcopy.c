@@ -3,8 +3,12 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "scope.h"
 
 // Version 2 of the library's binary interface; in version 1 handles were half as long.
 enum { kMajor = 2 };
@@ -13,7 +17,8 @@ typedef struct {
   unsigned long h;
 } pinned;
 
-struct gdrcopy_library {
+typedef struct gdrcopy_library {
+  struct gdrcopy_library* next;
   void (*runtime_get_version)(int* major, int* minor);
   void* (*open)(void);
   int (*close)(void* gdr);
@@ -21,30 +26,53 @@ struct gdrcopy_library {
   int (*unpin_buffer)(void* gdr, pinned p);
   int (*map)(void* gdr, pinned p, void** at, size_t bytes);
   int (*unmap)(void* gdr, pinned p, void* at, size_t bytes);
-};
+  char path[];
+} gdrcopy_library;
+
+// Libraries that were opened, by path. None is closed.
+static struct {
+  pthread_mutex_t lock;
+  gdrcopy_library* opened;
+  char chosen[4096];
+  char reason[512];
+} libraries = {.lock = PTHREAD_MUTEX_INITIALIZER, .chosen = "libgdrapi.so.2\nlibgdrapi.so"};
+
+void gdrcopy_choose(const char* paths) {
+  pthread_mutex_lock(&libraries.lock);
+  snprintf(libraries.chosen, sizeof libraries.chosen, "%s", paths);
+  pthread_mutex_unlock(&libraries.lock);
+}
+
+void gdrcopy_reason(char* text, size_t bytes) {
+  pthread_mutex_lock(&libraries.lock);
+  snprintf(text, bytes, "%s", libraries.reason);
+  pthread_mutex_unlock(&libraries.lock);
+}
 
 // A mapping has a connection to the module of its own: the library's list of what is pinned
 // over one is not for concurrent use.
-struct gdrcopy_view {
+typedef struct {
   const gdrcopy_library* library;
   void* gdr;
   pinned pin;
   void* at;
   size_t bytes;
-};
+} gdrcopy_view;
 
-gdrcopy_library* gdrcopy_open(const char* path, char* why, size_t bytes) {
+// Opens the library and looks up what is used of it. On failure returns NULL, and the reason in why.
+static gdrcopy_library* open_library(const char* path, char* why, size_t bytes) {
   void* so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (so == NULL) {
     const char* text = dlerror();
     snprintf(why, bytes, "%s", text != NULL ? text : "unknown");
     return NULL;
   }
-  gdrcopy_library* l = calloc(1, sizeof *l);
+  gdrcopy_library* l = calloc(1, sizeof *l + strlen(path) + 1);
   if (l == NULL) {
     snprintf(why, bytes, "out of memory");
     goto failed;
   }
+  strcpy(l->path, path);
   const struct {
     const char* name;
     void** at;
@@ -77,44 +105,84 @@ failed:
   return NULL;
 }
 
-// TRY calls a function of the library and notes which it was; it is true on success.
-#define TRY(name, ...) (st.call = "gdr_" #name, st.code = library->name(__VA_ARGS__), st.code == 0)
+// Finds or opens the first of the chosen libraries that can be used.
+static const gdrcopy_library* chosen(void) {
+  char paths[sizeof libraries.chosen], *rest = NULL;
+  pthread_mutex_lock(&libraries.lock);
+  snprintf(paths, sizeof paths, "%s", libraries.chosen);
+  libraries.reason[0] = '\0';
+  gdrcopy_library* found = NULL;
+  for (char* path = strtok_r(paths, "\n", &rest); path != NULL && found == NULL; path = strtok_r(NULL, "\n", &rest)) {
+    for (found = libraries.opened; found != NULL && strcmp(found->path, path) != 0;) found = found->next;
+    if (found != NULL) break;
+    char why[256];
+    found = open_library(path, why, sizeof why);
+    if (found != NULL) {
+      found->next = libraries.opened, libraries.opened = found;
+    } else {
+      const size_t n = strlen(libraries.reason);
+      snprintf(libraries.reason + n, sizeof libraries.reason - n, "%s%s", n > 0 ? "; " : "", why);
+    }
+  }
+  pthread_mutex_unlock(&libraries.lock);
+  return found;
+}
 
-cuda_status gdrcopy_map(const gdrcopy_library* library, uint64_t address, uint64_t bytes, gdrcopy_view** made, uint64_t* host) {
-  cuda_status st = {ENOMEM, "malloc"};
-  gdrcopy_view* v = calloc(1, sizeof *v);
-  if (v == NULL) return st;
-  v->library = library;
-  v->bytes = bytes;
+// TRY calls a function of the library and notes which it was; it is true on success.
+#define TRY(name, ...) (st.call = "gdr_" #name " of GDRCopy", st.code = library->name(__VA_ARGS__), st.code == 0)
+
+static cuda_status failed(cuda_status st) {
+  st.code += CUDA_SAYS_GDRCOPY * CUDA_HINT;
+  return st;
+}
+
+static cuda_status map(const gdrcopy_library* library, gdrcopy_view* v, uint64_t address) {
+  cuda_status st = {.call = "gdr_open of GDRCopy"};
   errno = 0;
   v->gdr = library->open();
   if (v->gdr == NULL) {  // it does not say why, but most often what it tried last does
-    st.call = "gdr_open", st.code = errno != 0 ? errno : ENODEV;
-    goto failed;
+    st.code = errno != 0 ? errno : ENODEV;
+    return failed(st);
   }
-  if (!TRY(pin_buffer, v->gdr, address, bytes, 0, 0, &v->pin)) goto close;
-  if (!TRY(map, v->gdr, v->pin, &v->at, bytes)) goto unpin;
-  *made = v;
-  *host = (uintptr_t)v->at;
+  if (!TRY(pin_buffer, v->gdr, address, v->bytes, 0, 0, &v->pin)) goto close;
+  if (!TRY(map, v->gdr, v->pin, &v->at, v->bytes)) goto unpin;
   return st;
 unpin:
   (void)library->unpin_buffer(v->gdr, v->pin);
 close:
   (void)library->close(v->gdr);
-failed:
-  free(v);
+  return failed(st);
+}
+
+// Memory of a GPU is mapped in whole pages of it.
+cuda_status cuda_view_open(cuda_context* c, const mscclpp_device_memory* m, uint64_t* view, uint64_t* host) {
+  const uint64_t page = 1 << 16, first = m->address & ~(page - 1), end = (m->address + m->bytes + page - 1) & ~(page - 1);
+  if (c->without_gdrcopy) return says(CUDA_SAYS_GDRCOPY_OFF, 0);
+  const gdrcopy_library* library = chosen();
+  if (library == NULL) return says(CUDA_SAYS_NO_GDRCOPY, 0);
+  gdrcopy_view* v = calloc(1, sizeof *v);
+  if (v == NULL) return (cuda_status){.code = MSCCLPP_DEVICE_NO_MEMORY, .call = "calloc"};
+  v->library = library, v->bytes = end - first;
+  const cuda_status st = map(library, v, first);
+  if (st.code == 0) {
+    *view = (uintptr_t)v, *host = (uintptr_t)v->at + (m->address - first);
+  } else {
+    free(v);
+  }
   return st;
 }
 
-cuda_status gdrcopy_unmap(gdrcopy_view* v) {
+// Gives a mapping back, all of it also behind a failure; the status is that of the first.
+cuda_status cuda_view_close(uint64_t view) {
+  gdrcopy_view* v = (gdrcopy_view*)view;
   const gdrcopy_library* library = v->library;
-  cuda_status st, first;
+  cuda_status st = {0}, first;
   (void)TRY(unmap, v->gdr, v->pin, v->at, v->bytes);
   first = st;
   if (!TRY(unpin_buffer, v->gdr, v->pin) && first.code == 0) first = st;
   if (!TRY(close, v->gdr) && first.code == 0) first = st;
   free(v);
-  return first;
+  return first.code != 0 ? failed(first) : first;
 }
 
 // The mapping is write-combined: a processor may keep what was stored there in a buffer,
@@ -133,14 +201,18 @@ static inline void drain(void) {
 
 // One store of 8 aligned bytes, which neither processors nor the bus divide. It must not be
 // what Go's atomics are on x86-64, an exchange: that reads over the bus, and holds it meanwhile.
-void gdrcopy_store(uintptr_t word, uint64_t value) {
-  __atomic_store_n((uint64_t*)word, value, __ATOMIC_RELAXED);
+cuda_status cuda_view_store(uint64_t view, uint64_t host, uint64_t value) {
+  (void)view;
+  __atomic_store_n((uint64_t*)host, value, __ATOMIC_RELAXED);
   drain();
+  return (cuda_status){0};
 }
 
 // On the bus a read does not pass writes that were posted before it.
-void gdrcopy_settle(uintptr_t word) {
+cuda_status cuda_view_settle(uint64_t view, uint64_t host) {
+  (void)view;
   __sync_synchronize();
-  (void)*(volatile uint64_t*)word;
+  (void)*(volatile uint64_t*)host;
   __sync_synchronize();
+  return (cuda_status){0};
 }

@@ -35,7 +35,7 @@ func gdrcopy(t *testing.T) (calls func() []string) {
 func TestHostStoresOnTheDevice(t *testing.T) {
 	calls := gdrcopy(t)
 	d := open(t, 0)
-	const whole = 3 * gpuPage
+	const gpuPage, whole = 1 << 16, 3 << 16
 	for _, part := range []struct{ offset, bytes, pages uint64 }{
 		{0, whole, 3}, {0, 8, 1}, {gpuPage, gpuPage, 1}, {gpuPage + 4096 + 24, 512, 1}, {gpuPage - 64, 128, 2}, {8, whole - 16, 3},
 	} {
@@ -102,9 +102,9 @@ func TestWithoutGDRCopy(t *testing.T) {
 	d := open(t, 0)
 	m := alloc(t, d, 4096)
 	for lacks, text := range map[string]string{
-		"gdr_open":       "gdr_open of GDRCopy: no such file",
-		"gdr_pin_buffer": "gdr_pin_buffer of GDRCopy: operation not permitted",
-		"gdr_map":        "gdr_map of GDRCopy: cannot allocate memory",
+		"gdr_open":       "gdr_open of GDRCopy answers No such file",
+		"gdr_pin_buffer": "gdr_pin_buffer of GDRCopy answers Operation not permitted",
+		"gdr_map":        "gdr_map of GDRCopy answers Cannot allocate memory",
 		"gdr_version":    "is of version 1.4: expected 2",
 	} {
 		t.Run(lacks, func(t *testing.T) {
@@ -145,10 +145,11 @@ func elsewhere(t *testing.T) string {
 // By default the library is found by its name: here it is one that is loaded already.
 func TestNameOfGDRCopy(t *testing.T) {
 	gdrcopy(t)
-	m := alloc(t, open(t, 0), 4096)
+	d := open(t, 0)
+	m := alloc(t, d, 4096)
 	for _, path := range []string{os.Getenv(EnvGDRCopy), ""} {
 		t.Setenv(EnvGDRCopy, path)
-		v, err := m.dev.MapForHost(m)
+		v, err := d.MapForHost(m)
 		check(t, err)
 		check(t, v.Close())
 	}

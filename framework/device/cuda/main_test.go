@@ -81,12 +81,12 @@ func open(t testing.TB, index int, opts ...Option) *Device {
 
 func alloc(t testing.TB, d *Device, bytes uint64) *Memory {
 	t.Helper()
-	m, err := d.alloc(bytes)
+	m, err := d.Alloc(bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	closeAfter(t, m)
-	return m
+	return m.(*Memory)
 }
 
 func closeAfter(t testing.TB, c interface{ Close() error }) {

@@ -1,10 +1,8 @@
-#define _GNU_SOURCE
-#include <fcntl.h>
 #include <string.h>
 
-#include "scope.h"
+#include "memory.h"
 
-static CUmemAllocationProp properties(const cuda_context* c, int handle_types, int rdma) {
+CUmemAllocationProp cuda_properties(const cuda_context* c, int handle_types, int rdma) {
   CUmemAllocationProp p;
   memset(&p, 0, sizeof p);
   p.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -15,9 +13,9 @@ static CUmemAllocationProp properties(const cuda_context* c, int handle_types, i
   return p;
 }
 
-// Rounds bytes up to what the device maps at once. 0 if that overflows.
-static cuda_status rounded(const cuda_context* c, const CUmemAllocationProp* p, uint64_t* bytes) {
-  cuda_status st;
+// Rounds bytes up to what the device maps at once. An error if that overflows.
+cuda_status cuda_rounded(const cuda_context* c, const CUmemAllocationProp* p, uint64_t* bytes) {
+  cuda_status st = {0};
   size_t unit = 0;
   if (!CALL(cuMemGetAllocationGranularity, &unit, p, CU_MEM_ALLOC_GRANULARITY_MINIMUM)) return st;
   if (unit == 0 || *bytes > UINT64_MAX - unit) {
@@ -29,7 +27,7 @@ static cuda_status rounded(const cuda_context* c, const CUmemAllocationProp* p, 
 }
 
 static cuda_status access_to(const cuda_context* c, uint64_t address, uint64_t bytes) {
-  cuda_status st;
+  cuda_status st = {0};
   CUmemAccessDesc d;
   memset(&d, 0, sizeof d);
   d.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
@@ -40,8 +38,8 @@ static cuda_status access_to(const cuda_context* c, uint64_t address, uint64_t b
 }
 
 // Gives the handle addresses. On failure the handle is released.
-static cuda_status map_handle(const cuda_context* c, CUmemGenericAllocationHandle handle, uint64_t bytes, cuda_block* made) {
-  cuda_status st;
+cuda_status cuda_map_handle(const cuda_context* c, CUmemGenericAllocationHandle handle, uint64_t bytes, cuda_block* made) {
+  cuda_status st = {0};
   CUdeviceptr address = 0;
   // Large memory is aligned to large pages, so that the driver can use them.
   const size_t alignment = bytes >= 2u << 20 ? 2u << 20 : 0;
@@ -60,8 +58,8 @@ release:
   return st;
 }
 
-static cuda_status unmap_handle(const cuda_context* c, const cuda_block* b) {
-  cuda_status st, first;
+cuda_status cuda_unmap_handle(const cuda_context* c, const cuda_block* b) {
+  cuda_status st = {0}, first;
   (void)CALL(cuMemUnmap, b->address, b->bytes);
   first = st;
   if (!CALL(cuMemAddressFree, b->address, b->bytes) && first.code == CUDA_SUCCESS) first = st;
@@ -72,111 +70,146 @@ static cuda_status unmap_handle(const cuda_context* c, const cuda_block* b) {
 // The stream is one of our own: the default stream would wait for others, and they
 // for it.
 static cuda_status zero(const cuda_context* c, uint64_t address, uint64_t bytes) {
-  cuda_status st;
+  cuda_status st = {0};
   if (CALL(cuMemsetD8Async, address, 0, bytes, c->aux)) (void)CALL(cuStreamSynchronize, c->aux);
   return st;
 }
 
-cuda_status cuda_create(const cuda_context* c, uint64_t bytes, int handle_types, int rdma, cuda_block* made) {
+static cuda_status create(const cuda_context* c, uint64_t bytes, int handle_types, int rdma, cuda_block* made) {
   BEGIN;
-  const CUmemAllocationProp p = properties(c, handle_types, rdma);
+  const CUmemAllocationProp p = cuda_properties(c, handle_types, rdma);
   CUmemGenericAllocationHandle handle = 0;
-  st = rounded(c, &p, &bytes);
+  st = cuda_rounded(c, &p, &bytes);
   if (st.code == CUDA_SUCCESS && CALL(cuMemCreate, &handle, bytes, &p, 0)) {
-    st = map_handle(c, handle, bytes, made);
+    st = cuda_map_handle(c, handle, bytes, made);
     if (st.code == CUDA_SUCCESS) {
       st = zero(c, made->address, bytes);
-      if (st.code != CUDA_SUCCESS) (void)unmap_handle(c, made);
+      if (st.code != CUDA_SUCCESS) (void)cuda_unmap_handle(c, made);
     }
   }
   END;
 }
 
-cuda_status cuda_import(const cuda_context* c, int type, int fd, const void* blob, uint64_t bytes, cuda_block* made) {
-  BEGIN;
-  const CUmemAllocationProp p = properties(c, type, 0);
-  CUmemGenericAllocationHandle handle = 0;
-  void* shareable = type == CU_MEM_HANDLE_TYPE_FABRIC ? (void*)blob : (void*)(uintptr_t)fd;
-  st = rounded(c, &p, &bytes);
-  if (st.code == CUDA_SUCCESS && CALL(cuMemImportFromShareableHandle, &handle, shareable, type)) {
-    st = map_handle(c, handle, bytes, made);
+// Whether the driver cannot do, or is not allowed to do, what was asked, so that another way is worth a try.
+static int refused(cuda_status st) {
+  return st.code == CUDA_ERROR_NOT_SUPPORTED || st.code == CUDA_ERROR_NOT_PERMITTED || st.code == CUDA_ERROR_INVALID_VALUE ||
+         st.code == CUDA_ERROR_INVALID_DEVICE;
+}
+
+static uint64_t shares_of(const cuda_context* c, int handle_types, int legacy) {
+  uint64_t shares = 0;
+  if (handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) shares |= 1 << CUDA_SHARE_VMM;
+  if (handle_types & CU_MEM_HANDLE_TYPE_FABRIC) shares |= 1 << CUDA_SHARE_FABRIC;
+  if (legacy) shares |= 1 << CUDA_SHARE_LEGACY;
+  if (c->facts.dma_buf) shares |= 1 << CUDA_SHARE_DMA_BUF;
+  return shares;
+}
+
+// Makes memory behind a handle, with the best abilities that the driver grants.
+static cuda_status alloc_vmm(cuda_context* c, uint64_t bytes, mscclpp_device_memory* m) {
+  cuda_status st = {.code = CUDA_ERROR_NOT_SUPPORTED, .call = "cuMemCreate"};
+  const cuda_facts* f = &c->facts;
+  if (c->legacy || !f->vmm || !f->posix_fd) return st;
+  enum { FD = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, FABRIC = CU_MEM_HANDLE_TYPE_FABRIC };
+  const struct {
+    int on, types, rdma;
+  } tries[] = {
+      {c->fabric && f->fabric && !__atomic_load_n(&c->no_fabric, __ATOMIC_RELAXED), FD | FABRIC, f->rdma_vmm},
+      {1, FD, f->rdma_vmm},
+      {f->rdma_vmm, FD, 0},
+  };
+  for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
+    cuda_block b = {0};
+    if (!tries[i].on) continue;
+    st = create(c, bytes, tries[i].types, tries[i].rdma, &b);
+    if (st.code == CUDA_SUCCESS) {
+      m->address = m->start = b.address, m->whole = b.bytes, m->handle = b.handle;
+      m->shares = shares_of(c, tries[i].types, 0);
+      return st;
+    }
+    if (!refused(st)) return st;
+    if (tries[i].types & FABRIC) __atomic_store_n(&c->no_fabric, 1, __ATOMIC_RELAXED);
   }
-  END;
+  return st;
 }
 
-cuda_status cuda_destroy(const cuda_context* c, const cuda_block* block) {
-  BEGIN;
-  st = unmap_handle(c, block);
-  END;
-}
-
-cuda_status cuda_grant(const cuda_context* c, uint64_t address, uint64_t bytes) {
-  BEGIN;
-  st = access_to(c, address, bytes);
-  END;
-}
-
-cuda_status cuda_export_fd(const cuda_context* c, uint64_t handle, int* fd) {
-  BEGIN;
-  if (CALL(cuMemExportToShareableHandle, fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)) {
-    fcntl(*fd, F_SETFD, FD_CLOEXEC);
-  }
-  END;
-}
-
-cuda_status cuda_export_fabric(const cuda_context* c, uint64_t handle, void* blob) {
-  BEGIN;
-  (void)CALL(cuMemExportToShareableHandle, blob, handle, CU_MEM_HANDLE_TYPE_FABRIC, 0);
-  END;
-}
-
-cuda_status cuda_export_dma_buf(const cuda_context* c, uint64_t address, uint64_t bytes, int* fd) {
-  BEGIN;
-  if (CALL(cuMemGetHandleForAddressRange, fd, address, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0)) {
-    fcntl(*fd, F_SETFD, FD_CLOEXEC);
-  }
-  END;
-}
-
-cuda_status cuda_alloc(const cuda_context* c, uint64_t bytes, uint64_t* address) {
+// The driver's older memory.
+static cuda_status alloc_legacy(cuda_context* c, uint64_t bytes, mscclpp_device_memory* m) {
   BEGIN;
   CUdeviceptr a = 0;
   if (CALL(cuMemAlloc_v2, &a, bytes)) {
-    *address = a;
     st = zero(c, a, bytes);
-    if (st.code != CUDA_SUCCESS) c->api->cuMemFree_v2(a);
+    if (st.code == CUDA_SUCCESS) {
+      m->address = m->start = a, m->whole = bytes, m->handle = CUDA_NO_HANDLE, m->shares = shares_of(c, 0, 1);
+    } else {
+      c->api->cuMemFree_v2(a);
+    }
   }
   END;
 }
 
-cuda_status cuda_free(const cuda_context* c, uint64_t address) {
+cuda_status cuda_alloc(cuda_context* c, uint64_t bytes, mscclpp_device_memory* m) {
+  cuda_status st = alloc_vmm(c, bytes, m);
+  if (refused(st)) st = alloc_legacy(c, bytes, m);
+  m->bytes = bytes, m->on_host = 0, m->ordinal = c->index;
+  return st;
+}
+
+int cuda_fabric_refused(const cuda_context* c) { return __atomic_load_n(&c->no_fabric, __ATOMIC_RELAXED); }
+
+cuda_status cuda_free_memory(cuda_context* c, const mscclpp_device_memory* m) {
   BEGIN;
-  (void)CALL(cuMemFree_v2, address);
+  if (m->handle == CUDA_NO_HANDLE) {
+    (void)CALL(cuMemFree_v2, m->start);
+  } else {
+    const cuda_block b = {m->start, m->whole, m->handle};
+    st = cuda_unmap_handle(c, &b);
+  }
   END;
 }
 
-cuda_status cuda_ipc_get(const cuda_context* c, uint64_t address, void* blob) {
+// Memory behind handles is granted by range, other memory of the device as a whole.
+cuda_status cuda_grant(cuda_context* c, cuda_context* owner, const mscclpp_device_memory* m) {
   BEGIN;
-  (void)CALL(cuIpcGetMemHandle, blob, address);
+  if (m->handle != CUDA_NO_HANDLE) {
+    st = access_to(c, m->start, m->whole);
+  } else if (!CALL(cuCtxEnablePeerAccess, owner->context, 0) && st.code == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {
+    st.code = CUDA_SUCCESS;
+  }
   END;
 }
 
-cuda_status cuda_ipc_open(const cuda_context* c, const void* blob, uint64_t* address) {
+// The driver writes one to eight bytes, depending on the attribute.
+static uint64_t attribute(const cuda_context* c, int which, uint64_t address) {
+  uint64_t value = 0;
+  return c->api->cuPointerGetAttribute(&value, which, address) == CUDA_SUCCESS ? value : 0;
+}
+
+// Memory behind handles is shared from its start only.
+cuda_status cuda_range_of(cuda_context* c, uint64_t address, mscclpp_device_memory* m) {
   BEGIN;
-  CUipcMemHandle handle;
-  CUdeviceptr a = 0;
-  memcpy(&handle, blob, sizeof handle);
-  if (CALL(cuIpcOpenMemHandle_v2, &a, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) *address = a;
+  uint64_t type = 0;
+  CUmemGenericAllocationHandle handle = 0;
+  if (CALL(cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)) {
+    m->on_host = (int)type == CU_MEMORYTYPE_HOST;
+    m->ordinal = (int)attribute(c, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
+    m->start = attribute(c, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address);
+    m->whole = attribute(c, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address);
+    m->address = address, m->bytes = m->start + m->whole - address, m->handle = CUDA_NO_HANDLE, m->shares = 0;
+    if (!m->on_host) {
+      int types = 0;
+      if (c->api->cuMemRetainAllocationHandle(&handle, (void*)(uintptr_t)address) == CUDA_SUCCESS) {
+        m->handle = CUDA_FOREIGN_HANDLE;
+        c->api->cuMemRelease(handle);
+        if (address == m->start) types = (int)attribute(c, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, address);
+      }
+      m->shares = shares_of(c, types, (int)attribute(c, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address));
+    }
+  }
   END;
 }
 
-cuda_status cuda_ipc_close(const cuda_context* c, uint64_t address) {
-  BEGIN;
-  (void)CALL(cuIpcCloseMemHandle, address);
-  END;
-}
-
-cuda_status cuda_host_alloc(const cuda_context* c, uint64_t bytes, uint64_t* host, uint64_t* address) {
+cuda_status cuda_host_alloc(cuda_context* c, uint64_t bytes, uint64_t* host, uint64_t* address) {
   BEGIN;
   void* h = NULL;
   CUdeviceptr a = 0;
@@ -191,13 +224,15 @@ cuda_status cuda_host_alloc(const cuda_context* c, uint64_t bytes, uint64_t* hos
   END;
 }
 
-cuda_status cuda_host_free(const cuda_context* c, uint64_t host) {
+cuda_status cuda_host_free(cuda_context* c, uint64_t host) {
   BEGIN;
   (void)CALL(cuMemFreeHost, (void*)(uintptr_t)host);
   END;
 }
 
-cuda_status cuda_register(const cuda_context* c, uint64_t host, uint64_t bytes, uint64_t* address) {
+cuda_status cuda_host_register(cuda_context* c, uint64_t host, uint64_t bytes, int32_t fd, uint64_t offset, uint64_t* address) {
+  (void)fd, (void)offset;
+  if (!c->facts.host_register) return says(CUDA_SAYS_NO_REGISTER, 0);
   BEGIN;
   void* h = (void*)(uintptr_t)host;
   CUdeviceptr a = 0;
@@ -211,65 +246,26 @@ cuda_status cuda_register(const cuda_context* c, uint64_t host, uint64_t bytes, 
   END;
 }
 
-cuda_status cuda_unregister(const cuda_context* c, uint64_t host) {
+cuda_status cuda_host_unregister(cuda_context* c, uint64_t host) {
   BEGIN;
   (void)CALL(cuMemHostUnregister, (void*)(uintptr_t)host);
   END;
 }
 
-// The driver writes one to eight bytes, depending on the attribute.
-static uint64_t attribute(const cuda_context* c, int which, uint64_t address) {
-  uint64_t value = 0;
-  return c->api->cuPointerGetAttribute(&value, which, address) == CUDA_SUCCESS ? value : 0;
-}
-
-cuda_status cuda_range_of(const cuda_context* c, uint64_t address, cuda_range* range) {
-  BEGIN;
-  uint64_t type = 0;
-  CUmemGenericAllocationHandle handle = 0;
-  memset(range, 0, sizeof *range);
-  if (CALL(cuPointerGetAttribute, &type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)) {
-    range->host = (int)type == CU_MEMORYTYPE_HOST;
-    range->ordinal = (int)attribute(c, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
-    range->start = attribute(c, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address);
-    range->bytes = attribute(c, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address);
-    range->legacy = (int)attribute(c, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address);
-    range->handle_types = (int)attribute(c, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, address);
-    if (!range->host && c->api->cuMemRetainAllocationHandle(&handle, (void*)(uintptr_t)address) == CUDA_SUCCESS) {
-      range->vmm = 1;
-      c->api->cuMemRelease(handle);
-    }
-  }
-  END;
-}
-
-cuda_status cuda_retain_handle(const cuda_context* c, uint64_t address, uint64_t* handle) {
-  BEGIN;
-  CUmemGenericAllocationHandle h = 0;
-  if (CALL(cuMemRetainAllocationHandle, &h, (void*)(uintptr_t)address)) *handle = h;
-  END;
-}
-
-cuda_status cuda_release_handle(const cuda_context* c, uint64_t handle) {
-  BEGIN;
-  (void)CALL(cuMemRelease, handle);
-  END;
-}
-
-cuda_status cuda_upload(const cuda_context* c, uint64_t to, const void* from, uint64_t bytes) {
+cuda_status cuda_upload(cuda_context* c, uint64_t to, const void* from, uint64_t bytes) {
   BEGIN;
   if (CALL(cuMemcpyHtoDAsync_v2, to, from, bytes, c->aux)) (void)CALL(cuStreamSynchronize, c->aux);
   END;
 }
 
-cuda_status cuda_download(const cuda_context* c, void* to, uint64_t from, uint64_t bytes) {
+cuda_status cuda_download(cuda_context* c, void* to, uint64_t from, uint64_t bytes) {
   BEGIN;
   if (CALL(cuMemcpyDtoHAsync_v2, to, from, bytes, c->aux)) (void)CALL(cuStreamSynchronize, c->aux);
   END;
 }
 
-cuda_status cuda_fill(const cuda_context* c, uint64_t to, int value, uint64_t bytes) {
+cuda_status cuda_fill(cuda_context* c, uint64_t to, uint8_t value, uint64_t bytes) {
   BEGIN;
-  if (CALL(cuMemsetD8Async, to, (unsigned char)value, bytes, c->aux)) (void)CALL(cuStreamSynchronize, c->aux);
+  if (CALL(cuMemsetD8Async, to, value, bytes, c->aux)) (void)CALL(cuStreamSynchronize, c->aux);
   END;
 }

@@ -1,17 +1,77 @@
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "scope.h"
 
+// Drivers that were opened. None is ever closed: the application may use it as well, and a driver leaves threads behind.
+typedef struct driver {
+  struct driver* next;
+  const cuda_api* api;
+  int version;
+  char path[];
+} driver;
+
+static struct {
+  pthread_mutex_t lock;
+  driver* opened;
+  char chosen[4096];  // what start opens
+  char reason[512];   // why it did not
+} drivers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void cuda_choose(const char* path) {
+  pthread_mutex_lock(&drivers.lock);
+  snprintf(drivers.chosen, sizeof drivers.chosen, "%s", path);
+  pthread_mutex_unlock(&drivers.lock);
+}
+
+void cuda_reason(char* text, size_t bytes) {
+  pthread_mutex_lock(&drivers.lock);
+  snprintf(text, bytes, "%s", drivers.reason);
+  pthread_mutex_unlock(&drivers.lock);
+}
+
+static driver* find(const char* path) {
+  for (driver* d = drivers.opened; d != NULL; d = d->next) {
+    if (strcmp(d->path, path) == 0) return d;
+  }
+  return NULL;
+}
+
+static driver* locked_find(const char* path) {
+  pthread_mutex_lock(&drivers.lock);
+  driver* d = find(path[0] != '\0' ? path : drivers.chosen);
+  pthread_mutex_unlock(&drivers.lock);
+  return d;
+}
+
+int cuda_version(const char* path) {
+  const driver* d = locked_find(path);
+  return d != NULL ? d->version : 0;
+}
+
+void cuda_driver_words(int answer, mscclpp_device_error* e) {
+  pthread_mutex_lock(&drivers.lock);
+  const driver* d = drivers.opened;
+  pthread_mutex_unlock(&drivers.lock);
+  const char* s = NULL;
+  if (d == NULL) return;
+  if (d->api->cuGetErrorName(answer, &s) == CUDA_SUCCESS && s != NULL) snprintf(e->name, sizeof e->name, "%s", s);
+  s = NULL;
+  if (d->api->cuGetErrorString(answer, &s) == CUDA_SUCCESS && s != NULL) snprintf(e->text, sizeof e->text, "%s", s);
+}
+
 static void discard(cuda_api* api) {
   dlclose(api->library);
   free(api);
 }
 
-cuda_api* cuda_open(const char* path, char* why, size_t bytes) {
+// Opens a library and looks up everything. On failure returns NULL, and the reason in why.
+static cuda_api* open_api(const char* path, char* why, size_t bytes) {
   cuda_api* api = calloc(1, sizeof *api);
   if (api == NULL) {
     snprintf(why, bytes, "out of memory");
@@ -52,27 +112,53 @@ size_t cuda_symbol_names(const char** names, size_t most) {
   return count;
 }
 
-cuda_status cuda_init(const cuda_api* api, int* version, int* count) {
-  const cuda_context context = {.api = api}, *c = &context;
-  cuda_status st;
-  if (CALL(cuInit, 0) && CALL(cuDriverGetVersion, version)) (void)CALL(cuDeviceGetCount, count);
+// The driver that is chosen; NULL: there is none. The lock is held.
+static driver* chosen(void) {
+  driver* d = find(drivers.chosen);
+  if (d != NULL) return d;
+  cuda_api* api = open_api(drivers.chosen, drivers.reason, sizeof drivers.reason);
+  if (api == NULL) return NULL;
+  d = calloc(1, sizeof *d + strlen(drivers.chosen) + 1);
+  if (d == NULL) {
+    snprintf(drivers.reason, sizeof drivers.reason, "out of memory");
+    discard(api);
+    return NULL;
+  }
+  strcpy(d->path, drivers.chosen);
+  d->api = api, d->next = drivers.opened;
+  return drivers.opened = d;
+}
+
+cuda_status cuda_start(void) {
+  pthread_mutex_lock(&drivers.lock);
+  driver* d = chosen();
+  pthread_mutex_unlock(&drivers.lock);
+  if (d == NULL) return says(CUDA_SAYS_NO_DRIVER, 0);
+  const cuda_context context = {.api = d->api}, *c = &context;
+  int version = 0;
+  cuda_status st = {0};
+  if (CALL(cuInit, 0) && CALL(cuDriverGetVersion, &version)) d->version = version;
   return st;
 }
 
-void cuda_describe(const cuda_api* api, int code, char* name, char* text, size_t bytes) {
-  const char* s = NULL;
-  snprintf(name, bytes, "%s", api->cuGetErrorName(code, &s) == CUDA_SUCCESS && s != NULL ? s : "");
-  s = NULL;
-  snprintf(text, bytes, "%s", api->cuGetErrorString(code, &s) == CUDA_SUCCESS && s != NULL ? s : "");
+cuda_status cuda_count(int32_t* devices) {
+  const driver* d = locked_find("");
+  if (d == NULL) return says(CUDA_SAYS_NO_DRIVER, 0);
+  const cuda_context context = {.api = d->api}, *c = &context;
+  int count = 0;
+  cuda_status st = {0};
+  if (CALL(cuDeviceGetCount, &count)) *devices = count;
+  return st;
 }
 
 static cuda_status facts_of(const cuda_context* c, cuda_facts* f) {
-  cuda_status st;
+  cuda_status st = {0};
   CUuuid uuid;
   if (!CALL(cuDeviceGetName, f->name, sizeof f->name, c->device)) return st;
   if (!CALL(cuDeviceGetUuid_v2, &uuid, c->device)) return st;
   memcpy(f->uuid, uuid.bytes, sizeof uuid.bytes);
   if (!CALL(cuDeviceGetPCIBusId, f->pci, sizeof f->pci, c->device)) return st;
+  cuda_bus_address(f->pci);
   const struct {
     int attribute;
     int* value;
@@ -97,37 +183,65 @@ static cuda_status facts_of(const cuda_context* c, cuda_facts* f) {
   if (c->api->cuDeviceGetAttribute(&f->fabric, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, c->device) != CUDA_SUCCESS) {
     f->fabric = 0;
   }
-  return st;
+  return f->memops64 ? st : says(CUDA_SAYS_OLD, 0);
 }
 
 // With the context current: what needs it.
-static cuda_status complete(cuda_context* c, cuda_facts* facts) {
+static cuda_status complete(cuda_context* c) {
   BEGIN;
-  if (CALL(cuCtxGetStreamPriorityRange, &facts->least_priority, &facts->greatest_priority)) {
-    (void)CALL(cuStreamCreateWithPriority, &c->aux, CU_STREAM_NON_BLOCKING, facts->greatest_priority);
+  if (CALL(cuCtxGetStreamPriorityRange, &c->facts.least_priority, &c->facts.greatest_priority)) {
+    (void)CALL(cuStreamCreateWithPriority, &c->aux, CU_STREAM_NON_BLOCKING, c->facts.greatest_priority);
   }
   END;
 }
 
-cuda_status cuda_retain(const cuda_api* api, int ordinal, cuda_context** made, cuda_facts* facts) {
-  cuda_status st = {CUDA_ERROR_OUT_OF_MEMORY, "malloc"};
-  cuda_context* c = calloc(1, sizeof *c);
-  if (c == NULL) return st;
-  c->api = api;
-  memset(facts, 0, sizeof *facts);
-  if (!CALL(cuDeviceGet, &c->device, ordinal)) goto failed;
-  st = facts_of(c, facts);
-  if (st.code != CUDA_SUCCESS) goto failed;
-  if (!CALL(cuDevicePrimaryCtxRetain, &c->context, c->device)) goto failed;
-  st = complete(c, facts);
-  if (st.code != CUDA_SUCCESS) {
-    api->cuDevicePrimaryCtxRelease_v2(c->device);
-    goto failed;
+static int is(const char* line, size_t n, const char* option) { return n == strlen(option) && strncmp(line, option, n) == 0; }
+
+// Takes the lines of options apart: library=PATH of the driver, memory=legacy, memory=fabric, gdrcopy=off. 0: one is unknown.
+static int take(cuda_context* c, const char* options, char* path, size_t bytes) {
+  static const char library[] = "library=";
+  for (const char* line = options; *line != '\0';) {
+    const size_t n = strcspn(line, "\n"), skip = sizeof library - 1;
+    if (n > skip && strncmp(line, library, skip) == 0) {
+      snprintf(path, bytes, "%.*s", (int)(n - skip), line + skip);
+    } else if (is(line, n, "memory=legacy")) {
+      c->legacy = 1;
+    } else if (is(line, n, "memory=fabric")) {
+      c->fabric = 1;
+    } else if (is(line, n, "gdrcopy=off")) {
+      c->without_gdrcopy = 1;
+    } else if (n > 0) {
+      return 0;
+    }
+    line += n + (line[n] == '\n');
   }
-  *made = c;
+  return 1;
+}
+
+static cuda_status prepare(cuda_context* c, int32_t index, const char* options) {
+  char path[4096] = "";
+  if (!take(c, options, path, sizeof path)) return says(CUDA_SAYS_OPTION, 0);
+  const driver* d = locked_find(path);
+  if (d == NULL) return says(CUDA_SAYS_NO_DRIVER, 0);
+  c->api = d->api, c->index = index;
+  cuda_status st = {0};
+  if (!CALL(cuDeviceGet, &c->device, index)) return st;
+  st = facts_of(c, &c->facts);
+  if (st.code != CUDA_SUCCESS || !CALL(cuDevicePrimaryCtxRetain, &c->context, c->device)) return st;
+  st = complete(c);
+  if (st.code != CUDA_SUCCESS) c->api->cuDevicePrimaryCtxRelease_v2(c->device);
   return st;
-failed:
-  free(c);
+}
+
+cuda_status cuda_open(int32_t index, const char* options, cuda_context** made) {
+  cuda_context* c = calloc(1, sizeof *c);
+  if (c == NULL) return (cuda_status){.code = MSCCLPP_DEVICE_NO_MEMORY, .call = "calloc"};
+  const cuda_status st = prepare(c, index, options);
+  if (st.code == CUDA_SUCCESS) {
+    *made = c;
+  } else {
+    free(c);
+  }
   return st;
 }
 
@@ -142,10 +256,10 @@ static cuda_status destroy_aux(const cuda_context* c, int* current) {
   return st;
 }
 
-cuda_status cuda_release(cuda_context* c) {
+cuda_status cuda_close(cuda_context* c) {
   unsigned flags = 0;
   int current = 0, active = 0;
-  cuda_status first = destroy_aux(c, &current), st;
+  cuda_status first = destroy_aux(c, &current), st = {0};
   (void)CALL(cuDevicePrimaryCtxRelease_v2, c->device);
   // The program uses the context as well: it stays current where it was.
   if (current && c->api->cuDevicePrimaryCtxGetState(c->device, &flags, &active) == CUDA_SUCCESS && active) c->api->cuCtxSetCurrent(c->context);
@@ -153,14 +267,53 @@ cuda_status cuda_release(cuda_context* c) {
   return first.code != CUDA_SUCCESS ? first : st;
 }
 
-uintptr_t cuda_swap_current(const cuda_api* api, uintptr_t context) {
+void cuda_archs(int major, int minor, char* text, size_t bytes) {
+  const int has = 10 * major + minor;
+  snprintf(text, bytes, "%s", has >= 90 ? "sm_90 sm_80" : has >= 80 ? "sm_80" : "");
+}
+
+void cuda_bus_address(char* text) {
+  const size_t domain = strcspn(text, ":");
+  for (char* p = text; *p != '\0'; p++) *p = (char)tolower((unsigned char)*p);
+  if (domain > 4 && text[domain] == ':' && strspn(text, "0") >= domain - 4) memmove(text, text + domain - 4, strlen(text + domain - 4) + 1);
+}
+
+cuda_status cuda_info(cuda_context* c, mscclpp_device_info* i) {
+  const cuda_facts* f = &c->facts;
+  memcpy(i->name, f->name, sizeof i->name);
+  cuda_archs(f->major, f->minor, i->archs, sizeof i->archs);
+  memcpy(i->pci, f->pci, sizeof i->pci);
+  memcpy(i->uuid, f->uuid, sizeof i->uuid);
+  i->processors = (uint32_t)f->sms;
+  i->shared_most = (uint32_t)f->shared_optin;
+  i->least_priority = f->least_priority, i->greatest_priority = f->greatest_priority;
+  i->overlap = f->major >= 9;
+  i->ordered = f->rdma_order >= CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
+  return (cuda_status){0};
+}
+
+uintptr_t cuda_swap_current(uintptr_t device, uintptr_t context) {
+  const cuda_context* c = (const cuda_context*)device;
   CUcontext found = NULL;
-  api->cuCtxGetCurrent(&found);
-  api->cuCtxSetCurrent((CUcontext)context);
+  c->api->cuCtxGetCurrent(&found);
+  c->api->cuCtxSetCurrent((CUcontext)context);
   return (uintptr_t)found;
 }
 
-cuda_status cuda_mem_info(const cuda_context* c, uint64_t* available, uint64_t* total) {
+cuda_status cuda_bind(cuda_context* c, uint64_t saved[4]) {
+  cuda_scope scope = {0};
+  const cuda_status st = {.code = enter(c, &scope), .call = "cuCtxSetCurrent"};
+  saved[0] = (uintptr_t)scope.found;
+  return st;
+}
+
+cuda_status cuda_unbind(cuda_context* c, const uint64_t saved[4]) {
+  const cuda_scope scope = {.found = (CUcontext)(uintptr_t)saved[0]};
+  leave(c, &scope);
+  return (cuda_status){0};
+}
+
+cuda_status cuda_memory_info(cuda_context* c, uint64_t* available, uint64_t* total) {
   size_t a = 0, t = 0;
   BEGIN;
   (void)CALL(cuMemGetInfo_v2, &a, &t);
@@ -168,17 +321,11 @@ cuda_status cuda_mem_info(const cuda_context* c, uint64_t* available, uint64_t* 
   END;
 }
 
-cuda_status cuda_can_access(const cuda_context* c, int peer, int* can) {
-  cuda_status st;
+cuda_status cuda_reaches(cuda_context* c, int32_t other, int32_t* can) {
+  cuda_status st = {0};
   CUdevice device;
-  if (CALL(cuDeviceGet, &device, peer)) (void)CALL(cuDeviceCanAccessPeer, can, c->device, device);
+  int yes = other == c->index;
+  if (!yes && CALL(cuDeviceGet, &device, other)) (void)CALL(cuDeviceCanAccessPeer, &yes, c->device, device);
+  *can = yes;
   return st;
-}
-
-cuda_status cuda_enable_peer(const cuda_context* c, const cuda_context* peer) {
-  BEGIN;
-  if (!CALL(cuCtxEnablePeerAccess, peer->context, 0) && st.code == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {
-    st.code = CUDA_SUCCESS;
-  }
-  END;
 }

@@ -1,6 +1,10 @@
 package cuda
 
-import "log/slog"
+import (
+	"log/slog"
+
+	"github.com/mscclpp-go/mscclpp/framework/device/native"
+)
 
 // Option changes a device.
 type Option func(*options)
@@ -10,6 +14,31 @@ type options struct {
 
 	machineCode []string
 	log         *slog.Logger
+}
+
+// lines are the options of the table.
+func (o *options) lines(library string) []string {
+	lines := []string{"library=" + library}
+	for _, l := range []struct {
+		on   bool
+		text string
+	}{{o.legacy, "memory=legacy"}, {o.fabric, "memory=fabric"}, {o.noGDRCopy, "gdrcopy=off"}} {
+		if l.on {
+			lines = append(lines, l.text)
+		}
+	}
+	return lines
+}
+
+// native are those of package native.
+func (o *options) native() (all []native.Option) {
+	if o.hosted {
+		all = append(all, native.Hosted())
+	}
+	if o.dmaBuf {
+		all = append(all, native.OnDemand())
+	}
+	return all
 }
 
 // Legacy makes Alloc use the driver's older memory and sharing, which it otherwise

@@ -43,12 +43,24 @@ static inline void leave_relaxed(const cuda_context* c, cuda_scope* s) {
 // success. The status is named st, the context c.
 #define CALL(function, ...) (st.call = #function, st.code = c->api->function(__VA_ARGS__), st.code == CUDA_SUCCESS)
 
-#define BEGIN                                                                       \
-  cuda_scope scope;                                                                 \
-  cuda_status st = {CUDA_SUCCESS, "cuCtxSetCurrent"};                               \
+#define BEGIN                                                    \
+  cuda_scope scope;                                              \
+  cuda_status st = {.call = "cuCtxSetCurrent"};                  \
   if ((st.code = enter_relaxed(c, &scope)) != CUDA_SUCCESS) return st
 #define END                   \
   leave_relaxed(c, &scope);   \
   return st
+
+// Entries that may run often, and those that a capture may record, leave the thread's mode alone.
+#define BEGIN_HOT                                                \
+  cuda_scope scope;                                              \
+  cuda_status st = {.call = "cuCtxSetCurrent"};                  \
+  if ((st.code = enter(c, &scope)) != CUDA_SUCCESS) return st
+#define END_HOT       \
+  leave(c, &scope);   \
+  return st
+
+// says makes a status of one of the words of CUDA_SAYS_….
+static inline cuda_status says(int what, int answer) { return (cuda_status){.code = what * CUDA_HINT + answer}; }
 
 #endif

@@ -1,10 +1,10 @@
-// The C side of NVIDIA GPUs: opening the driver's library, and its functions in
-// the portions in which Go needs them. A call from Go sets the context, does its
-// work and restores what it found, so that it does not matter on which thread a
-// goroutine happens to run, nor which context the application uses there.
+// The C side of NVIDIA GPUs: the driver's library, which is opened at run time, behind a table of mscclpp/device_backend.h. Each
+// entry sets the context, does its work and restores what it found, so that it does not matter on which thread it is called,
+// nor which context the application uses there.
 #ifndef MSCCLPP_CUDA_SHIM_H_
 #define MSCCLPP_CUDA_SHIM_H_
 
+#include "../native/include/mscclpp/device_backend.h"
 #include "types.h"
 
 // Names of this package do not meet those of the application.
@@ -20,20 +20,31 @@ typedef struct {
 #undef CUDA_SYMBOL
 } cuda_api;
 
-// How a portion ended: the driver's answer, and which function gave it.
-typedef struct {
-  int code;
-  const char* call;
-} cuda_status;
+// How an entry ended: the driver's answer, and which function gave it. Codes above 0 are the driver's, or those of words.c.
+typedef mscclpp_device_status cuda_status;
 
-// A device's primary context, retained. Handles travel as integers, so that calls
-// from Go need no pointer checks.
-typedef struct {
-  const cuda_api* api;
-  CUdevice device;
-  CUcontext context;
-  CUstream aux;  // for zeroing and for copies that wait
-} cuda_context;
+// The words for what the driver's answers alone do not say, as codes: one of these times CUDA_HINT, plus the answer.
+enum {
+  CUDA_HINT = 1 << 16,
+  CUDA_SAYS_WHOLE = 1,    // an answer of cuMemMap
+  CUDA_SAYS_ACCESS,       // of cuMemSetAccess
+  CUDA_SAYS_IMAGE,        // of cuModuleLoadDataEx
+  CUDA_SAYS_NO_DRIVER,    // the reason is that of cuda_reason
+  CUDA_SAYS_OPTION,       // of open
+  CUDA_SAYS_OLD,          // the GPU
+  CUDA_SAYS_NO_REGISTER,  // of memory of the host
+  CUDA_SAYS_NO_FLUSH,
+  CUDA_SAYS_NO_MARK,
+  CUDA_SAYS_NO_SHARE,     // of the kind that is asked for
+  CUDA_SAYS_PAGES,        // a dma-buf has them whole
+  CUDA_SAYS_FABRIC,       // a share that is none of the fabric's
+  CUDA_SAYS_LEGACY,       // a share of the older kind, of another form
+  CUDA_SAYS_OWN,          // it is of this process
+  CUDA_SAYS_RANGE,        // it is smaller
+  CUDA_SAYS_GDRCOPY,      // plus one of errno
+  CUDA_SAYS_NO_GDRCOPY,   // the reason is that of gdrcopy_reason
+  CUDA_SAYS_GDRCOPY_OFF
+};
 
 typedef struct {
   char name[128];
@@ -46,58 +57,63 @@ typedef struct {
   int least_priority, greatest_priority;
 } cuda_facts;
 
+// A device: its primary context, retained.
+typedef struct mscclpp_device {
+  const cuda_api* api;
+  CUdevice device;
+  CUcontext context;
+  CUstream aux;  // for zeroing and for copies that wait
+  int index;
+  cuda_facts facts;
+  int legacy, fabric, without_gdrcopy;  // options
+  int no_fabric;  // not 0: the driver refused to make memory for the fabric
+} cuda_context;
+
 // Memory behind a handle, mapped.
 typedef struct {
   uint64_t address, bytes, handle;
 } cuda_block;
 
-// The driver's attributes of an address.
-typedef struct {
-  uint64_t start, bytes;
-  int host, ordinal, legacy, handle_types, vmm;
-} cuda_range;
+// Indexes of the kinds of shares.
+enum { CUDA_SHARE_VMM, CUDA_SHARE_FABRIC, CUDA_SHARE_LEGACY, CUDA_SHARE_DMA_BUF, CUDA_SHARES };
 
-typedef struct {
-  int threads, shared, dynamic, local, registers;
-} cuda_kernel_facts;
+// Handles of memory that is none of ours behind a handle: from the driver's older allocator, or the application's behind one.
+#define CUDA_NO_HANDLE 0ull
+#define CUDA_FOREIGN_HANDLE ~0ull
 
-// Opens the library and looks up everything. On failure returns NULL, and the
-// reason in why.
-cuda_api* cuda_open(const char* path, char* why, size_t bytes);
+// The table.
+extern const mscclpp_device_backend cuda_table;
+
+// ---- What package cuda calls beside the table ----
+
+// Chooses the driver for start and count. One that is not open yet is opened by start.
+void cuda_choose(const char* path);
+// Says why start did not open it.
+void cuda_reason(char* text, size_t bytes);
+// Has the driver's words for an answer.
+void cuda_driver_words(int answer, mscclpp_device_error* e);
+// The highest version of CUDA that the driver supports, of the one at path; 0: it is not open.
+int cuda_version(const char* path);
 // Writes the names of the functions that are looked up; returns how many there are.
 size_t cuda_symbol_names(const char** names, size_t most);
-
-cuda_status cuda_init(const cuda_api* api, int* version, int* count);
-void cuda_describe(const cuda_api* api, int code, char* name, char* text, size_t bytes);
-
-cuda_status cuda_retain(const cuda_api* api, int ordinal, cuda_context** made, cuda_facts* facts);
-cuda_status cuda_release(cuda_context* c);
+// Whether the driver was asked for memory of the fabric, and did not make it.
+int cuda_fabric_refused(const cuda_context* c);
 // Makes a context that of the thread, and returns which was.
-uintptr_t cuda_swap_current(const cuda_api* api, uintptr_t context);
-cuda_status cuda_mem_info(const cuda_context* c, uint64_t* available, uint64_t* total);
-cuda_status cuda_can_access(const cuda_context* c, int peer, int* can);
-cuda_status cuda_enable_peer(const cuda_context* c, const cuda_context* peer);
+uintptr_t cuda_swap_current(uintptr_t device, uintptr_t context);
+void cuda_archs(int major, int minor, char* text, size_t bytes);
+// Spells an address as the kernel does: lower case, and a domain of four digits unless it needs more.
+void cuda_bus_address(char* text);
 
-cuda_status cuda_create(const cuda_context* c, uint64_t bytes, int handle_types, int rdma, cuda_block* made);
-cuda_status cuda_import(const cuda_context* c, int type, int fd, const void* blob, uint64_t bytes, cuda_block* made);
-cuda_status cuda_destroy(const cuda_context* c, const cuda_block* block);
-cuda_status cuda_grant(const cuda_context* c, uint64_t address, uint64_t bytes);
-cuda_status cuda_export_fd(const cuda_context* c, uint64_t handle, int* fd);
-cuda_status cuda_export_fabric(const cuda_context* c, uint64_t handle, void* blob);
-int cuda_flush_writes(uintptr_t context);
-cuda_status cuda_export_dma_buf(const cuda_context* c, uint64_t address, uint64_t bytes, int* fd);
+// A share of the older kind: version, process, the driver's handle of an allocation, and where in it the memory lies.
+enum { CUDA_LEGACY_VERSION = 1, CUDA_LEGACY_BYTES = 1 + 16 + sizeof(CUipcMemHandle) + 8 + 8 };
+int cuda_parse_legacy(const uint8_t* blob, uint32_t bytes, CUipcMemHandle* handle, uint64_t* start, uint64_t* size);
 
-cuda_status cuda_alloc(const cuda_context* c, uint64_t bytes, uint64_t* address);
-cuda_status cuda_free(const cuda_context* c, uint64_t address);
-cuda_status cuda_ipc_get(const cuda_context* c, uint64_t address, void* blob);
-cuda_status cuda_ipc_open(const cuda_context* c, const void* blob, uint64_t* address);
-cuda_status cuda_ipc_close(const cuda_context* c, uint64_t address);
+// ---- Entries of the table ----
 
-cuda_status cuda_host_alloc(const cuda_context* c, uint64_t bytes, uint64_t* host, uint64_t* address);
-cuda_status cuda_host_free(const cuda_context* c, uint64_t host);
-cuda_status cuda_register(const cuda_context* c, uint64_t host, uint64_t bytes, uint64_t* address);
-cuda_status cuda_unregister(const cuda_context* c, uint64_t host);
+#define CUDA_ENTRY(name, ...) cuda_status cuda_##name(__VA_ARGS__)
+typedef mscclpp_device_handle cuda_handle;
 
+<<<<<<< HEAD
 cuda_status cuda_range_of(const cuda_context* c, uint64_t address, cuda_range* range);
 cuda_status cuda_retain_handle(const cuda_context* c, uint64_t address, uint64_t* handle);
 cuda_status cuda_release_handle(const cuda_context* c, uint64_t handle);
@@ -149,6 +165,65 @@ enum { CUDA_CAPTURING = -1 };
 int cuda_stream_query(uintptr_t context, uintptr_t stream);
 int cuda_stream_capturing(uintptr_t context, uintptr_t stream);
 uint64_t cuda_stream_id(uintptr_t context, uintptr_t stream);
+=======
+CUDA_ENTRY(start, void);
+CUDA_ENTRY(count, int32_t* devices);
+CUDA_ENTRY(open, int32_t index, const char* options, cuda_context** made);
+CUDA_ENTRY(close, cuda_context* c);
+CUDA_ENTRY(info, cuda_context* c, mscclpp_device_info* info);
+CUDA_ENTRY(memory_info, cuda_context* c, uint64_t* available, uint64_t* total);
+CUDA_ENTRY(reaches, cuda_context* c, int32_t other, int32_t* can);
+CUDA_ENTRY(bind, cuda_context* c, uint64_t saved[4]);
+CUDA_ENTRY(unbind, cuda_context* c, const uint64_t saved[4]);
+CUDA_ENTRY(alloc, cuda_context* c, uint64_t bytes, mscclpp_device_memory* m);
+CUDA_ENTRY(free_memory, cuda_context* c, const mscclpp_device_memory* m);
+CUDA_ENTRY(range_of, cuda_context* c, uint64_t address, mscclpp_device_memory* m);
+CUDA_ENTRY(grant, cuda_context* c, cuda_context* owner, const mscclpp_device_memory* m);
+CUDA_ENTRY(upload, cuda_context* c, uint64_t to, const void* from, uint64_t bytes);
+CUDA_ENTRY(download, cuda_context* c, void* to, uint64_t from, uint64_t bytes);
+CUDA_ENTRY(fill, cuda_context* c, uint64_t to, uint8_t value, uint64_t bytes);
+CUDA_ENTRY(export_share, cuda_context* c, const mscclpp_device_memory* m, mscclpp_device_share* share);
+CUDA_ENTRY(import_share, cuda_context* c, const mscclpp_device_share* share, uint64_t offset, uint64_t bytes, mscclpp_device_memory* m);
+CUDA_ENTRY(unmap, cuda_context* c, const mscclpp_device_memory* m);
+CUDA_ENTRY(host_alloc, cuda_context* c, uint64_t bytes, uint64_t* host, uint64_t* address);
+CUDA_ENTRY(host_free, cuda_context* c, uint64_t host);
+CUDA_ENTRY(host_register, cuda_context* c, uint64_t host, uint64_t bytes, int32_t fd, uint64_t offset, uint64_t* address);
+CUDA_ENTRY(host_unregister, cuda_context* c, uint64_t host);
+CUDA_ENTRY(view_open, cuda_context* c, const mscclpp_device_memory* m, uint64_t* view, uint64_t* host);
+CUDA_ENTRY(view_store, uint64_t view, uint64_t host, uint64_t value);
+CUDA_ENTRY(view_settle, uint64_t view, uint64_t host);
+CUDA_ENTRY(view_close, uint64_t view);
+CUDA_ENTRY(flush_writes, cuda_context* c);
+CUDA_ENTRY(module_load, cuda_context* c, const void* image, uint64_t bytes, cuda_handle* module, char* log, uint64_t log_bytes);
+CUDA_ENTRY(module_unload, cuda_context* c, cuda_handle module);
+CUDA_ENTRY(kernel_find, cuda_context* c, cuda_handle module, const char* name, cuda_handle* kernel, mscclpp_device_kernel_info* f);
+CUDA_ENTRY(kernel_allow, cuda_context* c, cuda_handle kernel, uint32_t shared);
+CUDA_ENTRY(kernel_fit, cuda_context* c, cuda_handle kernel, uint32_t block, uint32_t shared, uint32_t* blocks);
+CUDA_ENTRY(launch, cuda_context* c, const mscclpp_device_launch* l);
+CUDA_ENTRY(stream_create, cuda_context* c, int32_t priority, cuda_handle* stream);
+CUDA_ENTRY(stream_destroy, cuda_context* c, cuda_handle stream);
+CUDA_ENTRY(stream_query, cuda_context* c, cuda_handle stream);
+CUDA_ENTRY(stream_capturing, cuda_context* c, cuda_handle stream);
+CUDA_ENTRY(stream_sync, cuda_context* c, cuda_handle stream);
+CUDA_ENTRY(event_create, cuda_context* c, int32_t timing, cuda_handle* event);
+CUDA_ENTRY(event_destroy, cuda_context* c, cuda_handle event);
+CUDA_ENTRY(event_record, cuda_context* c, cuda_handle event, cuda_handle stream);
+CUDA_ENTRY(event_record_all, cuda_context* c, cuda_handle event);
+CUDA_ENTRY(event_wait, cuda_context* c, cuda_handle event, cuda_handle stream);
+CUDA_ENTRY(event_query, cuda_context* c, cuda_handle event);
+CUDA_ENTRY(event_sync, cuda_context* c, cuda_handle event);
+CUDA_ENTRY(event_elapsed, cuda_context* c, cuda_handle start, cuda_handle end, uint64_t* nanoseconds);
+CUDA_ENTRY(capture_begin, cuda_context* c, cuda_handle stream, int32_t mode);
+CUDA_ENTRY(capture_end, cuda_context* c, cuda_handle stream, cuda_handle* graph, uint64_t* nodes);
+CUDA_ENTRY(graph_launch, cuda_context* c, cuda_handle graph, cuda_handle stream);
+CUDA_ENTRY(graph_destroy, cuda_context* c, cuda_handle graph);
+CUDA_ENTRY(copy, cuda_context* c, cuda_handle stream, uint64_t to, uint64_t from, uint64_t bytes);
+CUDA_ENTRY(set, cuda_context* c, cuda_handle stream, uint64_t to, uint8_t value, uint64_t bytes);
+CUDA_ENTRY(write_word, cuda_context* c, cuda_handle stream, uint64_t address, uint64_t value);
+CUDA_ENTRY(wait_word, cuda_context* c, cuda_handle stream, uint64_t address, uint64_t value);
+void cuda_describe(int32_t code, mscclpp_device_error* e);
+uint64_t cuda_stream_id(cuda_context* c, cuda_handle stream);
+>>>>>>> 116768b1 (device/cuda: a table in C, which device/native drives)
 
 #pragma GCC visibility pop
 

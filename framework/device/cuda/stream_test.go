@@ -294,8 +294,8 @@ func TestContextOfTheThreadIsRestored(t *testing.T) {
 	a, b := open(t, 0), open(t, 1)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	was := a.drv.swapCurrent(a.handle())
-	defer a.drv.swapCurrent(was)
+	was := a.swapCurrent(a.handle())
+	defer a.swapCurrent(was)
 	s := stream(t, b)
 	v := alloc(t, b, 64)
 	m := load(t, b)
@@ -314,7 +314,7 @@ func TestContextOfTheThreadIsRestored(t *testing.T) {
 		},
 		"bound": func() error {
 			return b.Bound(func() error { // as for a library that takes the device from the thread
-				if now := b.drv.swapCurrent(b.handle()); now != b.handle() {
+				if now := b.swapCurrent(b.handle()); now != b.handle() {
 					return fmt.Errorf("context %#x: expected the device's, %#x", now, b.handle())
 				}
 				return nil
@@ -329,7 +329,7 @@ func TestContextOfTheThreadIsRestored(t *testing.T) {
 		if err := f(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if now := a.drv.swapCurrent(a.handle()); now != a.handle() {
+		if now := a.swapCurrent(a.handle()); now != a.handle() {
 			t.Errorf("%s: leaves the context %#x: expected the application's, %#x", name, now, a.handle())
 		}
 	}

@@ -45,14 +45,14 @@ var lacking = map[string]func() error{
 		if err != nil {
 			return err
 		}
-		m, err := d.alloc(100)
+		m, err := d.Alloc(100)
 		if err != nil {
 			return err
 		}
 		if got, err := m.Export(); err != nil || slices.Contains(kinds(got), "dma-buf") {
 			return fmt.Errorf("%v, %v: expected no dma-buf", kinds(got), err)
 		}
-		_, err = m.DMABuf()
+		_, err = m.(*Memory).DMABuf()
 		return expect(err, framework.ErrUnsupported, "dma-buf")
 	},
 	"register": func() error {
@@ -73,7 +73,7 @@ var lacking = map[string]func() error{
 			return err
 		}
 		_, err = d.Map(framework.Mapping{Shares: s, Bytes: 4096})
-		return expect(err, framework.ErrUnsupported, "memfd: unsupported: ")
+		return expect(err, framework.ErrUnsupported, "memfd: cuda:0 register: unsupported: ")
 	},
 	"memops": func() error {
 		_, err := Open(0)

@@ -38,6 +38,10 @@ type Backend struct {
 	mu      sync.Mutex
 	started bool
 	devices int
+
+	// streams are those that NewStream has made of any device, and whether they are open. The number of one that is closed means
+	// nothing to the driver, unless a later stream, made elsewhere, has got it.
+	streams sync.Map
 }
 
 type shareKind struct {
@@ -71,7 +75,7 @@ func load(file *os.File) (*Backend, error) {
 		C.native_unload(library)
 		return nil, fmt.Errorf("%w: %s: expected a shared object with a table of %s", framework.ErrInvalid, C.GoString(&why[0]), headerName)
 	}
-	b, err := adopt(found)
+	b, err := adopt(found, false)
 	if err != nil {
 		C.native_unload(library)
 		return nil, err
@@ -105,8 +109,18 @@ var typeForm = onfirstuse.Regexp(`^[a-z][a-z0-9]{0,31}$`)
 // reserved are the types that mscclpp-go has itself.
 var reserved = map[string]bool{"host": true, "cuda": true, "hip": true, "auto": true}
 
+// BuiltIn takes a table that is linked into the program, a const mscclpp_device_backend*. Its type may be one that mscclpp-go has
+// itself.
+func BuiltIn(table unsafe.Pointer) (*Backend, error) {
+	b, err := adopt((*C.native_table)(table), true)
+	if err != nil {
+		return nil, fmt.Errorf("built-in table of a device: %w", err)
+	}
+	return b, nil
+}
+
 // adopt checks a table and copies it.
-func adopt(found *C.native_table) (*Backend, error) {
+func adopt(found *C.native_table, builtIn bool) (*Backend, error) {
 	size := uint64(found.size)
 	if size < uint64(leastTable) || size > 1<<16 || size%8 != 0 {
 		return nil, fmt.Errorf("%w: its table has a size of %d bytes: expected about %d", framework.ErrInvalid, size, uint64(C.sizeof_native_table))
@@ -117,14 +131,14 @@ func adopt(found *C.native_table) (*Backend, error) {
 	t := (*C.native_table)(C.calloc(1, C.sizeof_native_table))
 	C.native_adopt(t, found)
 	b := &Backend{t: C.uintptr_t(uintptr(unsafe.Pointer(t))), has: uint64(t.capabilities)}
-	if err := b.read(t); err != nil {
+	if err := b.read(t, builtIn); err != nil {
 		C.free(unsafe.Pointer(t))
 		return nil, err
 	}
 	return b, nil
 }
 
-func (b *Backend) read(t *C.native_table) error {
+func (b *Backend) read(t *C.native_table, builtIn bool) error {
 	if lacking := C.native_lacks(t); lacking != nil {
 		return fmt.Errorf("%w: its table lacks %s, which its capabilities %#x ask for", framework.ErrInvalid, C.GoString(lacking), b.has)
 	}
@@ -132,7 +146,7 @@ func (b *Backend) read(t *C.native_table) error {
 		return fmt.Errorf("%w: its table names no type of device, or no product", framework.ErrInvalid)
 	}
 	b.typ, b.product = C.GoString(t._type), C.GoString(t.product)
-	if !typeForm().MatchString(b.typ) || reserved[b.typ] {
+	if !typeForm().MatchString(b.typ) || reserved[b.typ] && !builtIn {
 		return fmt.Errorf("%w: its type of device is %q: expected up to 32 lower-case letters and digits, other than host, cuda, hip and auto", framework.ErrInvalid, b.typ)
 	}
 	if needs := b.missing(); needs != "" {
@@ -149,7 +163,7 @@ func (b *Backend) missing() string {
 	}{
 		{hasEvents, hasStreams, "events need streams"},
 		{hasTimes | hasAllEvent, hasEvents, "times, and events of all streams, need events"},
-		{hasGraphs | hasWaits, hasStreams, "graphs and waits need streams"},
+		{hasGraphs | hasWaits | hasStreamIDs, hasStreams, "graphs, waits and numbers of streams need streams"},
 	} {
 		if b.has&p.one != 0 && b.has&p.needs == 0 {
 			return p.text
@@ -209,6 +223,8 @@ const (
 	hasGraphs   = C.MSCCLPP_DEVICE_HAS_GRAPHS
 	hasWaits    = C.MSCCLPP_DEVICE_HAS_WAITS
 	hasBinding  = C.MSCCLPP_DEVICE_HAS_BINDING
+
+	hasStreamIDs = C.MSCCLPP_DEVICE_HAS_STREAM_IDS
 )
 
 // Type is the type of its devices, as in framework.Device.

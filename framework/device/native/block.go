@@ -66,7 +66,7 @@ func (b *block) release() error {
 }
 
 const (
-	localVersion = 0x82 // not that of a share of the host's, nor of package cuda's
+	localVersion = 0x82 // not that of a share of the host's
 	localBytes   = 1 + 16 + 8
 )
 
@@ -76,17 +76,26 @@ func (b *block) local() []byte {
 	return binary.LittleEndian.AppendUint64(append([]byte{localVersion}, id[:]...), b.id)
 }
 
-// openLocal finds the block behind a local share, gives the device access to it and becomes a user of it.
-func (d *Device) openLocal(blob []byte, offset, bytes uint64) (*Memory, error) {
+// parseLocal returns the number of the block that a local share names.
+func parseLocal(blob []byte) (uint64, error) {
 	if len(blob) != localBytes || blob[0] != localVersion {
-		return nil, fmt.Errorf("%w: share of %d bytes: expected %d, version %#x", framework.ErrInvalid, len(blob), localBytes, localVersion)
+		return 0, fmt.Errorf("%w: share of %d bytes: expected %d, version %#x", framework.ErrInvalid, len(blob), localBytes, localVersion)
 	}
 	if [16]byte(blob[1:17]) != process() {
-		return nil, fmt.Errorf("%w: made by another process", framework.ErrUnavailable)
+		return 0, fmt.Errorf("%w: made by another process", framework.ErrUnavailable)
+	}
+	return binary.LittleEndian.Uint64(blob[17:]), nil
+}
+
+// openLocal finds the block behind a local share, gives the device access to it and becomes a user of it.
+func (d *Device) openLocal(blob []byte, offset, bytes uint64) (*Memory, error) {
+	id, err := parseLocal(blob)
+	if err != nil {
+		return nil, err
 	}
 	blocks.Lock()
 	defer blocks.Unlock()
-	b := blocks.open[binary.LittleEndian.Uint64(blob[17:])]
+	b := blocks.open[id]
 	if b == nil {
 		return nil, fmt.Errorf("%w: its memory was closed", framework.ErrClosed)
 	}
@@ -101,7 +110,7 @@ func (d *Device) openLocal(blob []byte, offset, bytes uint64) (*Memory, error) {
 	}
 	b.users++
 	release := func() error { return firstOf(b.release(), d.drop()) }
-	return &Memory{dev: d, addr: uintptr(b.m.address) + uintptr(offset), bytes: bytes, release: release}, nil
+	return &Memory{dev: d, addr: uintptr(b.m.address) + uintptr(offset), bytes: bytes, part: b, release: release}, nil
 }
 
 // grant gives the device access to a block of another one. blocks is locked.
@@ -113,7 +122,7 @@ func (d *Device) grant(b *block) error {
 		return nil
 	}
 	if can, err := d.Reaches(b.owner.index); err != nil || !can {
-		return firstOf(err, fmt.Errorf("%w: %s has no access to %s", framework.ErrUnsupported, d.info.Device, b.owner.info.Device))
+		return firstOf(err, fmt.Errorf("%w: %s has no peer access to %s", framework.ErrUnsupported, d.info.Device, b.owner.info.Device))
 	}
 	if err := d.check("peer access", C.native_grant(d.t, d.d, b.owner.d, &b.m)); err != nil {
 		return err

@@ -25,6 +25,8 @@ type opened struct {
 	info  device.Info
 	facts C.mscclpp_device_info
 
+	direct *C.native_context // for C, which launches without Go
+
 	mu    sync.Mutex
 	users int
 }
@@ -32,8 +34,21 @@ type opened struct {
 // Device is a device of a back end. It implements device.Device.
 type Device struct {
 	*opened
-	closed atomic.Bool
+	options options
+	closed  atomic.Bool
 }
+
+// Option changes a device.
+type Option func(*options)
+
+type options struct{ hosted, onDemand bool }
+
+// Hosted makes Alloc use memory of the host that is registered with the device, for devices that cannot address each other's
+// memory. Every device and process of the host reaches it; kernels and copy engines use it as they use their own.
+func Hosted() Option { return func(o *options) { o.hosted = true } }
+
+// OnDemand makes Export add the shares that are otherwise made where they are asked for, as by Memory.DMABuf.
+func OnDemand() Option { return func(o *options) { o.onDemand = true } }
 
 // Streaming is a device with streams. It implements device.Engine, device.Prioritizer and device.Flusher.
 type Streaming struct {
@@ -47,7 +62,7 @@ type Marking struct{ *Streaming }
 
 // Open opens the device with the index among those that are visible. options are lines "key=value". The result is a
 // *Device, a *Streaming or a *Marking, by the abilities of the device.
-func (b *Backend) Open(index int, options string) (device.Device, error) {
+func (b *Backend) Open(index int, options string, opts ...Option) (device.Device, error) {
 	n, err := b.Count()
 	if err != nil {
 		return nil, err
@@ -65,6 +80,9 @@ func (b *Backend) Open(index int, options string) (device.Device, error) {
 		return nil, errors.Join(err, o.drop())
 	}
 	d := &Device{opened: o}
+	for _, set := range opts {
+		set(&d.options)
+	}
 	switch {
 	case b.has&hasEvents != 0:
 		return &Marking{&Streaming{Device: d}}, nil
@@ -75,6 +93,9 @@ func (b *Backend) Open(index int, options string) (device.Device, error) {
 }
 
 func (o *opened) describe() error {
+	if o.direct = C.native_context_of(o.t, o.d); o.direct == nil {
+		return fmt.Errorf("%s:%d open: %w: out of memory", o.b.typ, o.index, framework.ErrUnavailable)
+	}
 	o.facts.size = C.sizeof_mscclpp_device_info
 	if err := o.check("info", C.native_info(o.t, o.d, &o.facts)); err != nil {
 		return err
@@ -109,10 +130,19 @@ func (o *opened) drop() error {
 	if o.users--; o.users > 0 {
 		return nil
 	}
-	return o.check("close", C.native_close(o.t, o.d))
+	err := o.check("close", C.native_close(o.t, o.d))
+	C.free(unsafe.Pointer(o.direct))
+	return err
 }
 
 func (o *opened) check(op string, st C.native_status) error { return o.b.check(op, o.index, st) }
+
+// Handle is the device of the table, a mscclpp_device*, for packages that bring the table. It is valid until Close, and as long
+// as anything that was made from the device.
+func (d *Device) Handle() uintptr { return uintptr(d.d) }
+
+// Hosted reports whether the device was opened with this option.
+func (d *Device) Hosted() bool { return d.options.hosted }
 
 // Info describes the device.
 func (d *Device) Info() device.Info { return d.info }
@@ -165,6 +195,9 @@ func (d *Device) Close() error {
 	}
 	return d.drop()
 }
+
+// Live refuses an operation of a device that is closed.
+func (d *Device) Live(op string) error { return d.live(op) }
 
 func (d *Device) live(op string) error {
 	if d.closed.Load() {

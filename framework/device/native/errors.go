@@ -33,18 +33,7 @@ func (e *Error) Error() string {
 	if e.Device.Index != noDevice {
 		b.WriteString(":" + strconv.Itoa(e.Device.Index))
 	}
-	b.WriteString(" " + e.Op + ": " + e.class.Error() + ": ")
-	if e.Call != "" {
-		b.WriteString(e.Call + " answers ")
-	}
-	if e.Name == "" {
-		b.WriteString("code " + strconv.Itoa(e.Code))
-	} else {
-		b.WriteString(e.Name)
-	}
-	if e.Text != "" {
-		b.WriteString(" (" + e.Text + ")")
-	}
+	b.WriteString(" " + e.Op + ": " + e.Unwrap().Error() + ": " + e.answer())
 	if e.lost {
 		b.WriteString("; the device is lost to this process, which has to be started again")
 	}
@@ -54,8 +43,32 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+// answer is what the back end said.
+func (e *Error) answer() string {
+	name, text, call := e.Name, "", ""
+	switch {
+	case name != "":
+	case e.Call == "" && e.Text != "":
+		return e.Text
+	default:
+		name = "code " + strconv.Itoa(e.Code)
+	}
+	if e.Call != "" {
+		call = e.Call + " answers "
+	}
+	if e.Text != "" {
+		text = " (" + e.Text + ")"
+	}
+	return call + name + text
+}
+
 // Unwrap returns the class of the error.
-func (e *Error) Unwrap() error { return e.class }
+func (e *Error) Unwrap() error {
+	if e.class == nil {
+		return framework.ErrInvalid
+	}
+	return e.class
+}
 
 // Lost reports whether all further use of the device by this process will fail.
 func (e *Error) Lost() bool { return e.lost }
@@ -85,6 +98,14 @@ func (b *Backend) check(op string, index int, st C.native_status) error {
 		return nil
 	}
 	return b.fail(op, index, st)
+}
+
+// Refusal makes the error of a code, for packages that bring the table and call functions of their own. index is -1 if no
+// device is concerned.
+func (b *Backend) Refusal(op string, index int, call string, code int) *Error {
+	e := b.fail(op, index, C.native_status{code: C.int32_t(code)})
+	e.Call = call
+	return e
 }
 
 // fail makes the error of an outcome that is no success.

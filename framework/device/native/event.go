@@ -108,6 +108,19 @@ const (
 	CaptureRelaxed     CaptureMode = C.MSCCLPP_DEVICE_CAPTURE_RELAXED
 )
 
+// String returns the name of the mode.
+func (m CaptureMode) String() string {
+	switch m {
+	case CaptureGlobal:
+		return "global"
+	case CaptureThreadLocal:
+		return "thread-local"
+	case CaptureRelaxed:
+		return "relaxed"
+	}
+	return fmt.Sprintf("mode %d", int(m))
+}
+
 // Graph is the recording of a capture, ready to be launched.
 type Graph struct {
 	*opened
@@ -127,7 +140,7 @@ func (d *Streaming) BeginCapture(s device.Stream, mode CaptureMode) error {
 		return d.unsupported(op, "the device records no graphs")
 	}
 	if s == 0 || mode < CaptureGlobal || mode > CaptureRelaxed {
-		return fmt.Errorf("%s %s: %w: stream %#x, mode %d: expected a stream other than the default, and a known mode", d.info.Device, op, framework.ErrInvalid, uintptr(s), int(mode))
+		return fmt.Errorf("%s %s: %w: stream %#x, %v: expected a stream other than the default, and a known mode", d.info.Device, op, framework.ErrInvalid, uintptr(s), mode)
 	}
 	runtime.LockOSThread()
 	if err := d.check(op, C.native_capture_begin(d.t, d.d, C.uintptr_t(s), C.int32_t(mode))); err != nil {

@@ -4,6 +4,7 @@ package native
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -20,6 +21,8 @@ type Memory struct {
 	bytes   uint64
 	host    uintptr      // where the process itself finds it; 0 for memory of the device
 	block   *block       // the memory that Export offers; nil for memory that was mapped
+	part    *block       // the memory of this process that it is a part of, or all of it; nil for any other
+	file    *os.File     // of memory that Hosted made; Export offers that instead
 	release func() error // gives up what was made
 	closed  atomic.Bool
 }
@@ -69,6 +72,9 @@ func (d *Device) Alloc(bytes uint64) (device.Memory, error) {
 	if err := d.checkSize("alloc", bytes); err != nil {
 		return nil, err
 	}
+	if d.options.hosted {
+		return d.allocHosted(bytes)
+	}
 	if err := d.begin("alloc"); err != nil {
 		return nil, err
 	}
@@ -79,7 +85,7 @@ func (d *Device) Alloc(bytes uint64) (device.Memory, error) {
 	b.m.bytes = C.uint64_t(bytes)
 	b.free = func() error { return b.owner.check("free", C.native_free_memory(b.owner.t, b.owner.d, &b.m)) }
 	b.enter()
-	return &Memory{dev: d, addr: uintptr(b.m.address), bytes: bytes, block: b, release: b.release}, nil
+	return &Memory{dev: d, addr: uintptr(b.m.address), bytes: bytes, block: b, part: b, release: b.release}, nil
 }
 
 // Wrap makes memory that the application got from the device's driver usable where device.Memory is asked for, exports
@@ -102,7 +108,7 @@ func (d *Device) Wrap(addr uintptr, bytes uint64) (*Memory, error) {
 	}
 	b.m.address, b.m.bytes = C.uint64_t(addr), C.uint64_t(bytes)
 	b.enter()
-	return &Memory{dev: d, addr: addr, bytes: bytes, block: b, release: b.release}, nil
+	return &Memory{dev: d, addr: addr, bytes: bytes, block: b, part: b, release: b.release}, nil
 }
 
 func (d *Device) wrappable(op string, addr uintptr, bytes uint64, m *C.mscclpp_device_memory) error {
@@ -126,15 +132,21 @@ func (m *Memory) Export() ([]framework.Share, error) {
 	if m.closed.Load() {
 		return nil, fmt.Errorf("%s export: memory: %w", d.info.Device, framework.ErrClosed)
 	}
+	if m.file != nil {
+		return m.exportHosted()
+	}
 	if m.block == nil {
 		return nil, nil
 	}
 	shares := []framework.Share{{Kind: framework.ShareLocal, Blob: m.block.local()}}
 	for i, k := range d.b.kinds {
-		if k.onDemand || m.block.m.shares&(1<<i) == 0 {
+		if k.onDemand && !d.options.onDemand || m.block.m.shares&(1<<i) == 0 {
 			continue
 		}
 		s, err := m.export(i)
+		if errors.Is(err, framework.ErrUnsupported) {
+			continue // made for it, but not to be had all the same: others can still import it
+		}
 		if err != nil {
 			_ = framework.Parcel{Shares: shares}.Close()
 			return nil, err

@@ -26,6 +26,9 @@ type Module struct {
 
 // Load makes the kernels of an image callable. The compiler's messages are part of the error, in Error.Log.
 func (d *Device) Load(image []byte) (device.Module, error) {
+	if err := d.live("load"); err != nil {
+		return nil, err
+	}
 	if len(image) == 0 {
 		return nil, fmt.Errorf("%s load: %w: empty image: expected one for %s", d.info.Device, framework.ErrInvalid, strings.Join(d.info.Archs, " or "))
 	}
@@ -38,7 +41,10 @@ func (d *Device) Load(image []byte) (device.Module, error) {
 	if st.code != C.MSCCLPP_DEVICE_OK {
 		err := d.b.fail("load", d.index, st)
 		err.Log = text(log[:])
-		return nil, firstOf(fmt.Errorf("%w: expected an image for %s", err, strings.Join(d.info.Archs, " or ")), d.drop())
+		if errors.Is(err, framework.ErrInvalid) {
+			return nil, firstOf(fmt.Errorf("%w: expected an image for %s", err, strings.Join(d.info.Archs, " or ")), d.drop())
+		}
+		return nil, firstOf(err, d.drop())
 	}
 	return m, nil
 }
@@ -85,6 +91,26 @@ type Kernel struct {
 	symbol  string
 	facts   C.mscclpp_device_kernel_info
 	dynamic atomic.Uint32 // most dynamic shared memory that a launch may ask for
+}
+
+// Attributes are the properties of a compiled kernel.
+type Attributes struct {
+	Registers  int // a thread
+	Local      int // memory of a thread, bytes; not 0 if registers were spilled
+	Shared     int // static shared memory of a block, bytes
+	MaxThreads int // of a block
+}
+
+// Attributes returns what the compiler made of the kernel.
+func (k *Kernel) Attributes() Attributes {
+	f := &k.facts
+	return Attributes{Registers: int(f.registers), Local: int(f.local), Shared: int(f.shared), MaxThreads: int(f.threads)}
+}
+
+// Direct says how C launches the kernel, without Launch: by a function of the form of internal/fastpath, which the context and
+// the kernel's handle come first of. The kernel takes no dynamic shared memory then. overlap says whether launches may.
+func (k *Kernel) Direct() (launch, context, function uintptr, overlap bool) {
+	return uintptr(C.native_direct_launch), uintptr(unsafe.Pointer(k.direct)), uintptr(k.handle), k.opened.facts.overlap != 0
 }
 
 // Launch enqueues the kernel on the stream and returns. One call into C does it all.

@@ -24,7 +24,38 @@ func (d *Streaming) NewPriorityStream(priority int) (device.Stream, error) {
 		return 0, firstOf(err, d.drop())
 	}
 	d.made.Store(device.Stream(s), nil)
+	d.b.streams.Store(device.Stream(s), true)
 	return device.Stream(s), nil
+}
+
+// StreamClosed reports whether CloseStream was called for a stream, and NewStream has not given its number to another one since.
+// A driver must not be asked about such a stream.
+func (d *Streaming) StreamClosed(s device.Stream) bool {
+	open, made := d.b.streams.Load(s)
+	return made && open != true
+}
+
+// StreamOpen reports whether the stream is the default one, or one of NewStream that was not closed. Only then the driver may be
+// asked about a stream that a program has used before, and may have destroyed by other means.
+func (d *Streaming) StreamOpen(s device.Stream) bool {
+	open, _ := d.b.streams.Load(s)
+	return s == 0 || open == true
+}
+
+// StreamID tells a stream from others that had its handle before: drivers use handles again. 0: it is not known.
+func (d *Streaming) StreamID(s device.Stream) uint64 {
+	if d.closed.Load() || d.b.has&hasStreamIDs == 0 {
+		return 0
+	}
+	return uint64(C.native_stream_id(d.t, d.d, C.uintptr_t(s)))
+}
+
+// StreamIDDirect is the function by which C asks for that, with the context of Direct and the stream; 0: there is none.
+func (d *Streaming) StreamIDDirect() uintptr {
+	if d.b.has&hasStreamIDs == 0 {
+		return 0
+	}
+	return uintptr(C.native_direct_stream_id)
 }
 
 // Priorities returns the range of stream priorities. Numerically, greatest is the smaller one.
@@ -37,6 +68,7 @@ func (d *Streaming) CloseStream(s device.Stream) error {
 	if _, ours := d.made.LoadAndDelete(s); !ours {
 		return fmt.Errorf("%s close stream: %w: stream %#x: expected one of NewStream", d.info.Device, framework.ErrInvalid, uintptr(s))
 	}
+	d.b.streams.Store(s, false)
 	return errors.Join(d.check("close stream", C.native_stream_destroy(d.t, d.d, C.uintptr_t(s))), d.drop())
 }
 

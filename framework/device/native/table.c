@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // dlopen and dlerror in one call: the message belongs to the thread.
@@ -61,10 +62,29 @@ const char* native_lacks(const native_table* t) {
       E(graph_launch, MSCCLPP_DEVICE_HAS_GRAPHS) E(graph_destroy, MSCCLPP_DEVICE_HAS_GRAPHS)
       E(copy, MSCCLPP_DEVICE_HAS_STREAMS) E(set, MSCCLPP_DEVICE_HAS_STREAMS) E(write_word, MSCCLPP_DEVICE_HAS_STREAMS)
       E(wait_word, MSCCLPP_DEVICE_HAS_WAITS) E(describe, 0)
+      E(stream_id, MSCCLPP_DEVICE_HAS_STREAM_IDS)
 #undef E
   };
   for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
     if (!entries[i].there && (entries[i].group == 0 || (t->capabilities & entries[i].group) != 0)) return entries[i].name;
   }
   return NULL;
+}
+
+native_context* native_context_of(uintptr_t table, uintptr_t device) {
+  native_context* c = malloc(sizeof *c);
+  if (c != NULL) *c = (native_context){(const native_table*)table, (mscclpp_device*)device};
+  return c;
+}
+
+int native_direct_launch(uintptr_t context, uintptr_t kernel, uintptr_t stream, uint32_t grid, uint32_t block, uint32_t shared, int overlap,
+                         uintptr_t arguments, size_t bytes) {
+  const native_context* c = (const native_context*)context;
+  const mscclpp_device_launch l = {sizeof l, kernel, stream, grid, block, shared, overlap ? MSCCLPP_DEVICE_LAUNCH_OVERLAP : 0, (const void*)arguments, bytes};
+  return c->table->launch(c->device, &l).code;
+}
+
+uint64_t native_direct_stream_id(uintptr_t context, uintptr_t stream) {
+  const native_context* c = (const native_context*)context;
+  return c->table->stream_id(c->device, stream);
 }

@@ -18,6 +18,19 @@ void native_adopt(native_table* to, const native_table* from);
 // Returns the name of an entry that the table lacks and must have by its capabilities, or NULL.
 const char* native_lacks(const native_table* t);
 
+// A device as C calls it without Go: the context of the functions below.
+typedef struct {
+  const native_table* table;
+  mscclpp_device* device;
+} native_context;
+
+// Returns NULL without memory; free gives it back.
+native_context* native_context_of(uintptr_t table, uintptr_t device);
+// Launches a kernel: 0, or the code of a failure. The form is that of internal/fastpath.
+int native_direct_launch(uintptr_t context, uintptr_t kernel, uintptr_t stream, uint32_t grid, uint32_t block, uint32_t shared, int overlap,
+                         uintptr_t arguments, size_t bytes);
+uint64_t native_direct_stream_id(uintptr_t context, uintptr_t stream);
+
 // Calls of the data path: addresses and handles travel as integers, so that they need no checks of pointers.
 static inline native_status native_launch(uintptr_t table, uintptr_t device, uintptr_t kernel, uintptr_t stream, uint32_t grid, uint32_t block,
                                           uint32_t shared, uint32_t flags, uintptr_t arguments, size_t bytes) {
@@ -79,6 +92,8 @@ NATIVE_FORWARD(module_unload, (uintptr_t t, uintptr_t d, uintptr_t m), m)
 NATIVE_FORWARD(kernel_find, (uintptr_t t, uintptr_t d, uintptr_t m, const char* name, uintptr_t* out, mscclpp_device_kernel_info* info), m, name, out, info)
 NATIVE_FORWARD(kernel_allow, (uintptr_t t, uintptr_t d, uintptr_t k, uint32_t shared), k, shared)
 NATIVE_FORWARD(kernel_fit, (uintptr_t t, uintptr_t d, uintptr_t k, uint32_t block, uint32_t shared, uint32_t* blocks), k, block, shared, blocks)
+
+static inline uint64_t native_stream_id(uintptr_t t, uintptr_t d, uintptr_t s) { return ((const native_table*)t)->stream_id((mscclpp_device*)d, s); }
 
 // Those that take no device.
 static inline native_status native_start(uintptr_t t) { return ((const native_table*)t)->start(); }

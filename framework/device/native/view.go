@@ -28,16 +28,22 @@ func (d *Device) MapForHost(m device.Memory) (device.HostView, error) {
 	switch {
 	case d.closed.Load():
 		return nil, d.live(op)
-	case !ok || own.dev.opened != d.opened || own.block == nil || own.bytes < 8:
+	case !ok || own.dev.opened != d.opened || own.bytes < 8:
 		return nil, fmt.Errorf("%s %s: %w: expected memory of this device, of 8 bytes or more", d.info.Device, op, framework.ErrInvalid)
 	case own.closed.Load():
 		return nil, fmt.Errorf("%s %s: memory: %w", d.info.Device, op, framework.ErrClosed)
+	case own.host != 0:
+		return nil, d.unsupported(op, "it is memory of the host")
 	case d.b.has&hasViews == 0:
 		return nil, d.unsupported(op, "the processor cannot store into memory of the device")
+	case own.part == nil:
+		return nil, d.unsupported(op, "expected memory that this process has allocated")
 	}
+	part := own.part.m
+	part.address, part.bytes = C.uint64_t(own.addr), C.uint64_t(own.bytes)
 	v := &hostView{o: d.opened, addr: own.addr, bytes: own.bytes}
 	var host C.uint64_t
-	if err := d.check(op, C.native_view_open(d.t, d.d, &own.block.m, &v.view, &host)); err != nil {
+	if err := d.check(op, C.native_view_open(d.t, own.part.owner.d, &part, &v.view, &host)); err != nil {
 		return nil, err
 	}
 	v.host = uintptr(host)

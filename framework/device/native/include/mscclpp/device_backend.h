@@ -77,7 +77,7 @@ typedef struct {
   uint64_t size;
   int32_t error_class;  // MSCCLPP_DEVICE_CLASS_…; 0 counts as INVALID
   int32_t lost;         // not 0: all further use of the device by this process fails
-  char name[64];        // of the code: "ACME_ERROR_BUSY"; empty: the number is printed
+  char name[64];        // of the code: "ACME_ERROR_BUSY"; empty: the number is printed, or the text alone if no call is known
   char text[256];       // a sentence without a full stop; may be empty
 } mscclpp_device_error;
 
@@ -95,7 +95,8 @@ enum {
   MSCCLPP_DEVICE_HAS_ALL_EVENT = 1 << 9,  // event_record_all; needs events
   MSCCLPP_DEVICE_HAS_GRAPHS = 1 << 10,    // capture_begin, capture_end, graph_launch, graph_destroy; needs streams
   MSCCLPP_DEVICE_HAS_WAITS = 1 << 11,     // wait_word; needs streams
-  MSCCLPP_DEVICE_HAS_BINDING = 1 << 12    // bind, unbind: libraries of the maker take the device from the thread
+  MSCCLPP_DEVICE_HAS_BINDING = 1 << 12,   // bind, unbind: libraries of the maker take the device from the thread
+  MSCCLPP_DEVICE_HAS_STREAM_IDS = 1 << 13 // stream_id; needs streams
 };
 
 // A way to share memory with other processes.
@@ -232,7 +233,8 @@ typedef struct mscclpp_device_backend {
 
   // ---- Export, import, map (HAS_SHARES) ----
 
-  // Makes a share of a whole allocation, of the kind that share->kind says. UNSUPPORTED: this memory has none of that kind.
+  // Makes a share of a whole allocation, of the kind that share->kind says. UNSUPPORTED: this memory has none of that kind, and
+  // goes without it.
   mscclpp_device_status (*export_share)(mscclpp_device* device, const mscclpp_device_memory* memory, mscclpp_device_share* share);
   // [slow] Makes memory of another process, or of this one, addressable: bytes of it at offset. The descriptor stays the
   // caller's. UNSUPPORTED: not by this kind, or not this part of it. INVALID: not a share of such memory, or less than is
@@ -345,6 +347,12 @@ typedef struct mscclpp_device_backend {
 
   // Has the words for a code of the back end's own; it cannot fail. Those below 0 need none.
   void (*describe)(int32_t code, mscclpp_device_error* error);
+
+  // ---- Later entries; tables that end before them have none ----
+
+  // HAS_STREAM_IDS: a number that tells a stream of the application from those that had its handle before; 0: it is not known.
+  // This is the data path.
+  uint64_t (*stream_id)(mscclpp_device* device, mscclpp_device_handle stream);
 } mscclpp_device_backend;
 
 #ifdef __cplusplus

@@ -1,30 +1,27 @@
-package cuda
+package native
 
 import (
 	"errors"
 	"fmt"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 )
 
-// Hosted reports whether the device was opened with this option.
-func (d *allocator) Hosted() bool { return d.options.hosted }
-
-// allocHosted makes memory of the host and registers it. The memory is shared by its
-// descriptor.
-func (d *allocator) allocHosted(bytes uint64) (*Memory, error) {
+// allocHosted makes memory of the host and registers it. The memory is shared by its descriptor.
+func (d *Device) allocHosted(bytes uint64) (device.Memory, error) {
 	if err := d.live("alloc"); err != nil {
 		return nil, err
 	}
-	if d.facts.host_register == 0 {
-		return nil, fmt.Errorf("%s alloc: %w: %s cannot register host memory", d.info.Device, framework.ErrUnsupported, d.info.Name)
+	if d.b.has&hasHost == 0 {
+		return nil, d.unsupported("alloc", "the device cannot register host memory")
 	}
 	h, err := memfd.New("mscclpp", bytes, memfd.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("%s alloc: %w", d.info.Device, err)
 	}
-	m, err := d.register(uintptr(h.Addr()), bytes)
+	m, err := d.register(uintptr(h.Addr()), bytes, h.File(), 0)
 	if err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
