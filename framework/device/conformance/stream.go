@@ -142,6 +142,38 @@ func streamTests() []test {
 				}
 			}
 		}},
+		{"stream/numbers", "the number of a stream is its own, whatever its handle was before, and asking for it spoils no recording", func(t *T) {
+			d := t.streaming()
+			s := d.stream()
+			first := d.streams.StreamID(s)
+			t.needs(first != 0, "streams have no numbers")
+			seen := map[uint64]bool{first: true}
+			for range 20 {
+				other, err := d.streams.NewStream()
+				t.must(err, "stream")
+				if id := d.streams.StreamID(other); id == 0 || seen[id] {
+					t.errorf("number %d of a stream: expected one that no stream has had", id)
+				} else {
+					seen[id] = true
+				}
+				t.must(d.streams.CloseStream(other), "close a stream")
+			}
+			if again := d.streams.StreamID(s); again != first {
+				t.errorf("the number of a stream was %d, and is %d", first, again)
+			}
+			m := d.alloc(8)
+			if err := d.streams.BeginCapture(s, native.CaptureRelaxed); err != nil {
+				return // there are no graphs
+			}
+			id := d.streams.StreamID(s)
+			t.must(d.streams.Write(s, m.Addr(), 1), "write")
+			g, err := d.streams.EndCapture(s)
+			t.must(err, "end a capture in which the number was asked for")
+			t.must(g.Close(), "close a graph")
+			if id != 0 && id != first {
+				t.errorf("the number of a stream that records is %d: expected %d, or 0", id, first)
+			}
+		}},
 		{"stream/priorities", "the range of priorities holds what it says, and more is taken for the nearest", func(t *T) {
 			d := t.streaming()
 			least, greatest := d.streams.Priorities()

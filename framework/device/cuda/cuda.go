@@ -33,13 +33,18 @@ type Device struct {
 	code  *code
 }
 
-// What is made from a device.
+// What is made from a device is that of package native.
 type (
-	Memory     = native.Memory
-	Kernel     = native.Kernel
+	// Memory is memory that kernels of a device can address.
+	Memory = native.Memory
+	// Kernel is an entry point.
+	Kernel = native.Kernel
+	// Attributes are the properties of a compiled kernel.
 	Attributes = native.Attributes
-	Event      = native.Event
-	Graph      = native.Graph
+	// Event marks a point in a stream.
+	Event = native.Event
+	// Graph is the recording of a capture, ready to be launched.
+	Graph = native.Graph
 	// Error is a refusal of the driver. Its codes are the driver's; those from 65536 on are words of the table.
 	Error = native.Error
 	// CaptureMode says what other calls a capture forbids, as the driver defines it. Calls of this package are allowed under all

@@ -31,6 +31,7 @@ var libraries = struct {
 // Backend returns the table of NVIDIA GPUs, over the driver that the environment names, and makes it ready.
 // ErrUnavailable: there is no driver, or it finds no device.
 func Backend() (*native.Backend, error) {
+	chooseGDRCopy()
 	back, _, err := openDriver()
 	return back, err
 }

@@ -93,13 +93,16 @@ cuda_status cuda_flush_writes(cuda_context* c) {
   END;
 }
 
+// A stream that records has to be left alone: the question spoils the recording in every mode.
 uint64_t cuda_stream_id(cuda_context* c, cuda_handle stream) {
   unsigned long long id = 0;
   cuda_scope scope;
   if (c->api->cuStreamGetId == NULL || enter(c, &scope) != CUDA_SUCCESS) return 0;
-  CUresult r = c->api->cuStreamGetId(STREAM(stream), &id);
+  int status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUresult r = c->api->cuStreamIsCapturing(STREAM(stream), &status);
+  const int known = r == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE && c->api->cuStreamGetId(STREAM(stream), &id) == CUDA_SUCCESS;
   leave(c, &scope);
-  return r == CUDA_SUCCESS ? id + 1 : 0;
+  return known ? id + 1 : 0;
 }
 
 // Asks whether a stream records. That comes before how far it is, which would spoil the recording.

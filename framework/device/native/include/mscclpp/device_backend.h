@@ -350,8 +350,8 @@ typedef struct mscclpp_device_backend {
 
   // ---- Later entries; tables that end before them have none ----
 
-  // HAS_STREAM_IDS: a number that tells a stream of the application from those that had its handle before; 0: it is not known.
-  // This is the data path.
+  // HAS_STREAM_IDS: a number that tells a stream of the application from those that had its handle before; 0: it is not known, or
+  // the stream records. It does not disturb a capture. This is the data path.
   uint64_t (*stream_id)(mscclpp_device* device, mscclpp_device_handle stream);
 } mscclpp_device_backend;
 
