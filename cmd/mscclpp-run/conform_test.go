@@ -15,6 +15,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
 	"github.com/mscclpp-go/mscclpp/plugins"
 	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
@@ -160,6 +161,27 @@ func TestConformWithoutGPU(t *testing.T) {
 	}
 	if _, stderr, code := conformRun(t, "--plugin", plugin(t, "gpu"), "--device", "cuda"); code != 1 || !strings.Contains(stderr, "unavailable") {
 		t.Errorf("--device cuda without a GPU: code %d, %s", code, stderr)
+	}
+}
+
+// The back end that is built in is tested by its name, where no transport is.
+func TestConformOfTheBuiltInDevice(t *testing.T) {
+	library, err := emulated.Library(t.Context())
+	if err != nil {
+		t.Skip("no emulated driver: ", err)
+	}
+	t.Setenv(cuda.EnvLibrary, library)
+	t.Setenv(emulated.EnvImages, t.TempDir())
+	lines, stderr, code := conformRun(t, "--device", "cuda", "--run", "^(open|event)/", "--option", "memory=legacy")
+	if code != 0 || !strings.HasSuffix(lines[len(lines)-1], " passed, 0 failed") || len(lines) < 10 {
+		t.Errorf("exit code %d, %q, %s", code, lines, stderr)
+	}
+	if _, stderr, code := conformRun(t, "--device", "cuda", "--run", "^open/info", "--option", "memory=none"); code != 1 {
+		t.Errorf("an option that is unknown: exit code %d, %s", code, stderr)
+	}
+	t.Setenv(cuda.EnvLibrary, "/does/not/exist/libcuda.so.1")
+	if _, stderr, code := conformRun(t, "--device", "cuda"); code != 1 || !strings.Contains(stderr, "no NVIDIA driver") {
+		t.Errorf("without a driver: exit code %d, %s", code, stderr)
 	}
 }
 

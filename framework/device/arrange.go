@@ -5,7 +5,7 @@ import "github.com/mscclpp-go/mscclpp/framework"
 // Arranger is an optional interface of a Device that maps the memory of several ranks side by side, at one distance: a
 // kernel then finds the memory of each rank by its number alone.
 //
-// Implemented by the devices of device/cuda. Called by framework/comm.
+// Implemented by the devices of device/native, which not all have it, and of device/cuda. Called by framework/comm.
 type Arranger interface {
 	// Allocation returns the whole allocation that a range lies in, for its Export, where the range begins in it, and
 	// the unit to which addresses of mappings are aligned. ErrUnsupported: it cannot be mapped at an address that is

@@ -177,6 +177,36 @@ func memoryTests() []test {
 			_, err = d.Wrap(m.Addr(), 1<<40)
 			t.refused(err, "wrap beyond the end", framework.ErrInvalid)
 		}},
+		{"memory/placed", "an allocation is mapped at addresses that were reserved, whole, by each of its shares", func(t *T) {
+			d := t.device()
+			m := d.alloc(4096)
+			whole, offset, unit, err := d.Allocation(m.Addr(), 4096)
+			if err != nil {
+				t.needs(false, "places: "+err.Error())
+			}
+			t.cleanup(whole.Close, "end the use")
+			shares, err := whole.Export()
+			t.must(err, "export")
+			t.cleanup(framework.Parcel{Shares: shares}.Close, "close shares")
+			stride := (whole.Bytes() + unit - 1) / unit * unit
+			space, err := d.Arrange(len(shares), stride)
+			t.must(err, "reserve addresses")
+			t.cleanup(space.Close, "give addresses back")
+			for i, s := range shares {
+				at := space.Base() + uintptr(i)*uintptr(stride)
+				p, err := space.Put(i, 0, framework.Mapping{Shares: shares[i : i+1], Bytes: whole.Bytes()})
+				if err != nil {
+					t.errorf("place the %s share: %v", s.Kind, err)
+					continue
+				}
+				t.cleanup(p.Close, "end a mapping")
+				if p.Addr() != at {
+					t.errorf("the %s share is at %#x: expected %#x", s.Kind, p.Addr(), at)
+				}
+				d.write(p.Addr()+uintptr(offset), pattern(i, 4096))
+				t.same(d.read(m.Addr(), 4096), pattern(i, 4096), "what was written through the "+string(s.Kind)+" share")
+			}
+		}},
 		{"memory/view", "words that the host stores through a view arrive in memory of the device", func(t *T) {
 			d := t.device()
 			m := d.alloc(1 << 16)

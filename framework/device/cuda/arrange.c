@@ -1,50 +1,54 @@
-#include "scope.h"
+// Memory of several ranks at addresses that are reserved for it.
+#include "memory.h"
 
-cuda_status cuda_reserve(const cuda_context* c, uint64_t bytes, uint64_t alignment, uint64_t* address) {
+cuda_status cuda_reserve(cuda_context* c, uint64_t bytes, uint64_t* address) {
   BEGIN;
   CUdeviceptr a = 0;
-  if (CALL(cuMemAddressReserve, &a, bytes, alignment, 0, 0)) *address = a;
+  const size_t large_page = 2u << 20;
+  if (CALL(cuMemAddressReserve, &a, bytes, large_page, 0, 0)) *address = a;
   END;
 }
 
-cuda_status cuda_unreserve(const cuda_context* c, uint64_t address, uint64_t bytes) {
+cuda_status cuda_unreserve(cuda_context* c, uint64_t address, uint64_t bytes) {
   BEGIN;
   (void)CALL(cuMemAddressFree, address, bytes);
   END;
 }
 
-cuda_status cuda_open_handle(const cuda_context* c, int type, int fd, const void* blob, uint64_t* handle) {
+// Maps the allocation of a handle, which it gives back: the mapping keeps the memory.
+static cuda_status place(const cuda_context* c, CUmemGenericAllocationHandle handle, uint64_t address, uint64_t bytes, mscclpp_device_memory* m) {
+  cuda_status st = {0};
+  if (CALL(cuMemMap, address, bytes, 0, handle, 0)) {
+    st = cuda_access_to(c, address, bytes);
+    if (st.code != CUDA_SUCCESS) c->api->cuMemUnmap(address, bytes);
+  }
+  c->api->cuMemRelease(handle);
+  m->address = m->start = address, m->bytes = m->whole = bytes, m->handle = CUDA_FOREIGN_HANDLE, m->ordinal = c->index;
+  return cuda_explained(st);
+}
+
+cuda_status cuda_place_share(cuda_context* c, const mscclpp_device_share* share, uint64_t address, uint64_t bytes, mscclpp_device_memory* m) {
+  const int fabric = share->kind == CUDA_SHARE_FABRIC;
+  if (share->kind != CUDA_SHARE_VMM && !fabric) return says(CUDA_SAYS_NO_SHARE, 0);
+  if (fabric && share->blob_bytes != sizeof(CUmemFabricHandle)) return says(CUDA_SAYS_FABRIC, 0);
   BEGIN;
-  CUmemGenericAllocationHandle h = 0;
-  void* shareable = type == CU_MEM_HANDLE_TYPE_FABRIC ? (void*)blob : (void*)(uintptr_t)fd;
-  if (CALL(cuMemImportFromShareableHandle, &h, shareable, type)) *handle = h;
+  CUmemGenericAllocationHandle handle = 0;
+  void* shareable = fabric ? (void*)share->blob : (void*)(uintptr_t)share->fd;
+  if (CALL(cuMemImportFromShareableHandle, &handle, shareable, fabric ? CU_MEM_HANDLE_TYPE_FABRIC : CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)) {
+    st = place(c, handle, address, bytes, m);
+  }
   END;
 }
 
-cuda_status cuda_place(const cuda_context* c, uint64_t handle, uint64_t address, uint64_t bytes) {
+cuda_status cuda_place_own(cuda_context* c, const mscclpp_device_memory* own, uint64_t address, uint64_t bytes, mscclpp_device_memory* m) {
   BEGIN;
-  CUmemAccessDesc d = {0};
-  d.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  d.location.id = c->device;
-  d.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-  if (CALL(cuMemMap, address, bytes, 0, handle, 0) && !CALL(cuMemSetAccess, address, bytes, &d, 1)) c->api->cuMemUnmap(address, bytes);
+  CUmemGenericAllocationHandle handle = 0;
+  if (CALL(cuMemRetainAllocationHandle, &handle, (void*)(uintptr_t)own->address)) st = place(c, handle, address, bytes, m);
   END;
 }
 
-cuda_status cuda_displace(const cuda_context* c, uint64_t address, uint64_t bytes) {
+cuda_status cuda_displace(cuda_context* c, const mscclpp_device_memory* m) {
   BEGIN;
-  (void)CALL(cuMemUnmap, address, bytes);
-  END;
-}
-
-cuda_status cuda_unit(const cuda_context* c, uint64_t* unit) {
-  BEGIN;
-  CUmemAllocationProp p = {0};
-  size_t n = 0;
-  p.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  p.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  p.location.id = c->device;
-  if (CALL(cuMemGetAllocationGranularity, &n, &p, CU_MEM_ALLOC_GRANULARITY_MINIMUM)) *unit = n;
+  (void)CALL(cuMemUnmap, m->address, m->whole);
   END;
 }

@@ -26,7 +26,7 @@ cuda_status cuda_rounded(const cuda_context* c, const CUmemAllocationProp* p, ui
   return st;
 }
 
-static cuda_status access_to(const cuda_context* c, uint64_t address, uint64_t bytes) {
+cuda_status cuda_access_to(const cuda_context* c, uint64_t address, uint64_t bytes) {
   cuda_status st = {0};
   CUmemAccessDesc d;
   memset(&d, 0, sizeof d);
@@ -45,7 +45,7 @@ cuda_status cuda_map_handle(const cuda_context* c, CUmemGenericAllocationHandle 
   const size_t alignment = bytes >= 2u << 20 ? 2u << 20 : 0;
   if (!CALL(cuMemAddressReserve, &address, bytes, alignment, 0, 0)) goto release;
   if (!CALL(cuMemMap, address, bytes, 0, handle, 0)) goto release_addresses;
-  st = access_to(c, address, bytes);
+  st = cuda_access_to(c, address, bytes);
   if (st.code != CUDA_SUCCESS) goto unmap;
   made->address = address, made->bytes = bytes, made->handle = handle;
   return st;
@@ -172,7 +172,7 @@ cuda_status cuda_free_memory(cuda_context* c, const mscclpp_device_memory* m) {
 cuda_status cuda_grant(cuda_context* c, cuda_context* owner, const mscclpp_device_memory* m) {
   BEGIN;
   if (m->handle != CUDA_NO_HANDLE) {
-    st = access_to(c, m->start, m->whole);
+    st = cuda_access_to(c, m->start, m->whole);
   } else if (!CALL(cuCtxEnablePeerAccess, owner->context, 0) && st.code == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {
     st.code = CUDA_SUCCESS;
   }

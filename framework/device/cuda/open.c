@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scope.h"
+#include "memory.h"
 
 // Drivers that were opened. None is ever closed: the application may use it as well, and a driver leaves threads behind.
 typedef struct driver {
@@ -189,6 +189,9 @@ static cuda_status facts_of(const cuda_context* c, cuda_facts* f) {
 // With the context current: what needs it.
 static cuda_status complete(cuda_context* c) {
   BEGIN;
+  const CUmemAllocationProp p = cuda_properties(c, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  size_t unit = 0;  // 0: memory of this GPU has no handles
+  if (c->facts.vmm && c->api->cuMemGetAllocationGranularity(&unit, &p, CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS) c->facts.unit = unit;
   if (CALL(cuCtxGetStreamPriorityRange, &c->facts.least_priority, &c->facts.greatest_priority)) {
     (void)CALL(cuStreamCreateWithPriority, &c->aux, CU_STREAM_NON_BLOCKING, c->facts.greatest_priority);
   }
@@ -288,6 +291,7 @@ cuda_status cuda_info(cuda_context* c, mscclpp_device_info* i) {
   i->shared_most = (uint32_t)f->shared_optin;
   i->least_priority = f->least_priority, i->greatest_priority = f->greatest_priority;
   i->overlap = f->major >= 9;
+  i->unit = f->unit;
   i->ordered = f->rdma_order >= CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
   return (cuda_status){0};
 }

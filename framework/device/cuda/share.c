@@ -95,7 +95,7 @@ cuda_status cuda_export_share(cuda_context* c, const mscclpp_device_memory* m, m
 
 // The meaning of an answer depends on the step: one code alone may say that a kind of handle, a part of an allocation, or a path
 // between two GPUs is not available.
-static cuda_status explained(cuda_status st) {
+cuda_status cuda_explained(cuda_status st) {
   if (st.call == NULL) return st;
   if (strcmp(st.call, "cuMemMap") == 0 && st.code == CUDA_ERROR_NOT_SUPPORTED) st.code += CUDA_SAYS_WHOLE * CUDA_HINT;
   if (strcmp(st.call, "cuMemSetAccess") == 0 && (st.code == CUDA_ERROR_INVALID_DEVICE || st.code == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)) {
@@ -149,10 +149,10 @@ cuda_status cuda_import_share(cuda_context* c, const mscclpp_device_share* share
   if (offset > most || bytes > most) return says(CUDA_SAYS_RANGE, 0);
   m->bytes = bytes, m->shares = 0, m->on_host = 0, m->ordinal = c->index;
   switch (share->kind) {
-    case CUDA_SHARE_VMM: return explained(import_handle(c, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, share, offset, bytes, m));
+    case CUDA_SHARE_VMM: return cuda_explained(import_handle(c, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, share, offset, bytes, m));
     case CUDA_SHARE_FABRIC:
       if (share->blob_bytes != sizeof(CUmemFabricHandle)) return says(CUDA_SAYS_FABRIC, 0);
-      return explained(import_handle(c, CU_MEM_HANDLE_TYPE_FABRIC, share, offset, bytes, m));
+      return cuda_explained(import_handle(c, CU_MEM_HANDLE_TYPE_FABRIC, share, offset, bytes, m));
     case CUDA_SHARE_LEGACY: return import_legacy(c, share, offset, bytes, m);
     default: return says(CUDA_SAYS_NO_SHARE, 0);
   }

@@ -55,6 +55,7 @@ typedef struct {
   int vmm, posix_fd, rdma_vmm, fabric, dma_buf, host_register, memops64;
   int rdma_flush, rdma_order;  // how writes of adapters become visible: CU_FLUSH_…, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_…
   int least_priority, greatest_priority;
+  uint64_t unit;  // of memory behind handles
 } cuda_facts;
 
 // A device: its primary context, retained.
@@ -113,59 +114,6 @@ int cuda_parse_legacy(const uint8_t* blob, uint32_t bytes, CUipcMemHandle* handl
 #define CUDA_ENTRY(name, ...) cuda_status cuda_##name(__VA_ARGS__)
 typedef mscclpp_device_handle cuda_handle;
 
-<<<<<<< HEAD
-cuda_status cuda_range_of(const cuda_context* c, uint64_t address, cuda_range* range);
-cuda_status cuda_retain_handle(const cuda_context* c, uint64_t address, uint64_t* handle);
-cuda_status cuda_release_handle(const cuda_context* c, uint64_t handle);
-
-cuda_status cuda_reserve(const cuda_context* c, uint64_t bytes, uint64_t alignment, uint64_t* address);
-cuda_status cuda_unreserve(const cuda_context* c, uint64_t address, uint64_t bytes);
-cuda_status cuda_open_handle(const cuda_context* c, int type, int fd, const void* blob, uint64_t* handle);
-cuda_status cuda_place(const cuda_context* c, uint64_t handle, uint64_t address, uint64_t bytes);
-cuda_status cuda_displace(const cuda_context* c, uint64_t address, uint64_t bytes);
-cuda_status cuda_unit(const cuda_context* c, uint64_t* unit);
-
-cuda_status cuda_upload(const cuda_context* c, uint64_t to, const void* from, uint64_t bytes);
-cuda_status cuda_download(const cuda_context* c, void* to, uint64_t from, uint64_t bytes);
-cuda_status cuda_fill(const cuda_context* c, uint64_t to, int value, uint64_t bytes);
-
-cuda_status cuda_module_load(const cuda_context* c, const void* image, size_t bytes, uintptr_t* module, char* log, size_t log_bytes);
-cuda_status cuda_module_unload(const cuda_context* c, uintptr_t module);
-cuda_status cuda_kernel(const cuda_context* c, uintptr_t module, const char* name, uintptr_t* function, cuda_kernel_facts* facts);
-cuda_status cuda_kernel_shared(const cuda_context* c, uintptr_t function, int bytes);
-cuda_status cuda_occupancy(const cuda_context* c, uintptr_t function, int block, uint64_t shared, int* blocks);
-
-cuda_status cuda_stream_create(const cuda_context* c, int priority, uintptr_t* stream);
-cuda_status cuda_stream_destroy(const cuda_context* c, uintptr_t stream);
-cuda_status cuda_stream_sync(const cuda_context* c, uintptr_t stream);
-cuda_status cuda_capture_begin(const cuda_context* c, uintptr_t stream, int mode);
-cuda_status cuda_capture_end(const cuda_context* c, uintptr_t stream, uintptr_t* exec, uint64_t* nodes);
-cuda_status cuda_graph_destroy(const cuda_context* c, uintptr_t exec);
-cuda_status cuda_event_create(const cuda_context* c, int timing, uintptr_t* event);
-cuda_status cuda_event_destroy(const cuda_context* c, uintptr_t event);
-cuda_status cuda_event_sync(const cuda_context* c, uintptr_t event);
-cuda_status cuda_event_elapsed(const cuda_context* c, uintptr_t start, uintptr_t end, float* milliseconds);
-
-// Functions that may be called often take the cuda_context as an integer, too, and answer
-// with the code alone.
-int cuda_launch(uintptr_t context, uintptr_t function, uintptr_t stream, uint32_t grid, uint32_t block, uint32_t shared,
-                int overlap, uintptr_t arguments, size_t bytes);
-int cuda_copy(uintptr_t context, uintptr_t stream, uint64_t to, uint64_t from, uint64_t bytes);
-int cuda_memset(uintptr_t context, uintptr_t stream, uint64_t to, int value, uint64_t bytes);
-int cuda_write_value(uintptr_t context, uintptr_t stream, uint64_t address, uint64_t value);
-int cuda_wait_value(uintptr_t context, uintptr_t stream, uint64_t address, uint64_t value);
-int cuda_event_record(uintptr_t context, uintptr_t event, uintptr_t stream);
-int cuda_event_record_all(uintptr_t context, uintptr_t event);
-int cuda_event_wait(uintptr_t context, uintptr_t event, uintptr_t stream);
-int cuda_event_query(uintptr_t context, uintptr_t event);
-int cuda_graph_launch(uintptr_t context, uintptr_t exec, uintptr_t stream);
-
-// CUDA_CAPTURING is the answer of cuda_stream_query for a stream that records.
-enum { CUDA_CAPTURING = -1 };
-int cuda_stream_query(uintptr_t context, uintptr_t stream);
-int cuda_stream_capturing(uintptr_t context, uintptr_t stream);
-uint64_t cuda_stream_id(uintptr_t context, uintptr_t stream);
-=======
 CUDA_ENTRY(start, void);
 CUDA_ENTRY(count, int32_t* devices);
 CUDA_ENTRY(open, int32_t index, const char* options, cuda_context** made);
@@ -185,6 +133,11 @@ CUDA_ENTRY(fill, cuda_context* c, uint64_t to, uint8_t value, uint64_t bytes);
 CUDA_ENTRY(export_share, cuda_context* c, const mscclpp_device_memory* m, mscclpp_device_share* share);
 CUDA_ENTRY(import_share, cuda_context* c, const mscclpp_device_share* share, uint64_t offset, uint64_t bytes, mscclpp_device_memory* m);
 CUDA_ENTRY(unmap, cuda_context* c, const mscclpp_device_memory* m);
+CUDA_ENTRY(reserve, cuda_context* c, uint64_t bytes, uint64_t* address);
+CUDA_ENTRY(unreserve, cuda_context* c, uint64_t address, uint64_t bytes);
+CUDA_ENTRY(place_share, cuda_context* c, const mscclpp_device_share* share, uint64_t address, uint64_t bytes, mscclpp_device_memory* m);
+CUDA_ENTRY(place_own, cuda_context* c, const mscclpp_device_memory* own, uint64_t address, uint64_t bytes, mscclpp_device_memory* m);
+CUDA_ENTRY(displace, cuda_context* c, const mscclpp_device_memory* m);
 CUDA_ENTRY(host_alloc, cuda_context* c, uint64_t bytes, uint64_t* host, uint64_t* address);
 CUDA_ENTRY(host_free, cuda_context* c, uint64_t host);
 CUDA_ENTRY(host_register, cuda_context* c, uint64_t host, uint64_t bytes, int32_t fd, uint64_t offset, uint64_t* address);
@@ -223,7 +176,6 @@ CUDA_ENTRY(write_word, cuda_context* c, cuda_handle stream, uint64_t address, ui
 CUDA_ENTRY(wait_word, cuda_context* c, cuda_handle stream, uint64_t address, uint64_t value);
 void cuda_describe(int32_t code, mscclpp_device_error* e);
 uint64_t cuda_stream_id(cuda_context* c, cuda_handle stream);
->>>>>>> 116768b1 (device/cuda: a table in C, which device/native drives)
 
 #pragma GCC visibility pop
 

@@ -2,8 +2,8 @@
 #include "shim.h"
 
 static const mscclpp_device_share_kind kinds[] = {
-    [CUDA_SHARE_VMM] = {sizeof(mscclpp_device_share_kind), "vmm", 0, 0},
-    [CUDA_SHARE_FABRIC] = {sizeof(mscclpp_device_share_kind), "fabric", 0, 0},
+    [CUDA_SHARE_VMM] = {sizeof(mscclpp_device_share_kind), "vmm", 0, 1},
+    [CUDA_SHARE_FABRIC] = {sizeof(mscclpp_device_share_kind), "fabric", 0, 1},
     [CUDA_SHARE_LEGACY] = {sizeof(mscclpp_device_share_kind), "legacy-ipc", 0, 0},
     [CUDA_SHARE_DMA_BUF] = {sizeof(mscclpp_device_share_kind), "dma-buf", 1, 0},
 };
@@ -15,7 +15,7 @@ const mscclpp_device_backend cuda_table = {
     .capabilities = MSCCLPP_DEVICE_HAS_SHARES | MSCCLPP_DEVICE_HAS_PEERS | MSCCLPP_DEVICE_HAS_HOST | MSCCLPP_DEVICE_HAS_VIEWS |
                     MSCCLPP_DEVICE_HAS_RANGES | MSCCLPP_DEVICE_HAS_FLUSH | MSCCLPP_DEVICE_HAS_STREAMS | MSCCLPP_DEVICE_HAS_EVENTS |
                     MSCCLPP_DEVICE_HAS_TIMES | MSCCLPP_DEVICE_HAS_ALL_EVENT | MSCCLPP_DEVICE_HAS_GRAPHS | MSCCLPP_DEVICE_HAS_WAITS |
-                    MSCCLPP_DEVICE_HAS_BINDING | MSCCLPP_DEVICE_HAS_STREAM_IDS,
+                    MSCCLPP_DEVICE_HAS_BINDING | MSCCLPP_DEVICE_HAS_STREAM_IDS | MSCCLPP_DEVICE_HAS_PLACES,
     .type = "cuda",
     .product = "NVIDIA driver",
     .share_kinds = kinds,
@@ -30,5 +30,6 @@ const mscclpp_device_backend cuda_table = {
     E(event_create) E(event_destroy) E(event_record) E(event_record_all) E(event_wait) E(event_query) E(event_sync) E(event_elapsed)
     E(capture_begin) E(capture_end) E(graph_launch) E(graph_destroy)
     E(copy) E(set) E(write_word) E(wait_word) E(describe) E(stream_id)
+    E(reserve) E(unreserve) E(place_share) E(place_own) E(displace)
 #undef E
 };

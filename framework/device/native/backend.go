@@ -47,6 +47,7 @@ type Backend struct {
 type shareKind struct {
 	name     framework.ShareKind
 	onDemand bool
+	places   bool
 }
 
 // Load opens a shared object in sealed memory, and takes its table. Nothing of it runs before it is known to be one for
@@ -163,6 +164,8 @@ func (b *Backend) missing() string {
 	}{
 		{hasEvents, hasStreams, "events need streams"},
 		{hasTimes | hasAllEvent, hasEvents, "times, and events of all streams, need events"},
+		{hasPlaces, hasShares, "places need shares"},
+		{hasPlaces, hasRanges, "places need ranges"},
 		{hasGraphs | hasWaits | hasStreamIDs, hasStreams, "graphs, waits and numbers of streams need streams"},
 	} {
 		if b.has&p.one != 0 && b.has&p.needs == 0 {
@@ -191,6 +194,7 @@ func (b *Backend) readKinds(t *C.native_table) error {
 		}
 		kind := shareKind{name: framework.ShareKind(C.GoString(k.name))}
 		kind.onDemand = step > 16 && k.on_demand != 0
+		kind.places = step > 20 && k.places != 0
 		if !b.mayName(kind.name) {
 			return fmt.Errorf("%w: its kind of share %q: expected vmm, legacy-ipc, fabric or dma-buf, or a name that begins with %q or %q", framework.ErrInvalid, kind.name, b.typ+"-", "fd:"+b.typ)
 		}
@@ -225,6 +229,7 @@ const (
 	hasBinding  = C.MSCCLPP_DEVICE_HAS_BINDING
 
 	hasStreamIDs = C.MSCCLPP_DEVICE_HAS_STREAM_IDS
+	hasPlaces    = C.MSCCLPP_DEVICE_HAS_PLACES
 )
 
 // Type is the type of its devices, as in framework.Device.

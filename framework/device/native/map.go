@@ -53,35 +53,43 @@ func (d *Device) mapShare(s framework.Share, offset, bytes uint64) (*Memory, err
 }
 
 // importShare has the back end map a share of one of its kinds.
-func (d *Device) importShare(kind int, s framework.Share, offset, bytes uint64) (*Memory, error) {
+func (d *Device) importShare(kind int, s framework.Share, offset, bytes uint64) (m *Memory, err error) {
 	if err := within(offset, bytes, maxBytes); err != nil {
 		return nil, err
 	}
+	if e := lend(kind, s, func(c *C.mscclpp_device_share) { m, err = d.imported(c, offset, bytes) }); e != nil {
+		return nil, e
+	}
+	return m, err
+}
+
+// lend has a share as the back end takes it, for the time of a call.
+func lend(kind int, s framework.Share, use func(*C.mscclpp_device_share)) error {
 	c := C.mscclpp_device_share{size: C.sizeof_mscclpp_device_share, kind: C.uint32_t(kind), fd: -1, blob_bytes: C.uint32_t(len(s.Blob))}
 	if len(s.Blob) > len(c.blob) {
-		return nil, fmt.Errorf("%w: share of %d bytes: expected at most %d", framework.ErrInvalid, len(s.Blob), len(c.blob))
+		return fmt.Errorf("%w: share of %d bytes: expected at most %d", framework.ErrInvalid, len(s.Blob), len(c.blob))
 	}
 	for i, b := range s.Blob {
 		c.blob[i] = C.uint8_t(b)
 	}
 	if !s.Kind.HasFD() {
-		return d.imported(&c, offset, bytes)
+		use(&c)
+		return nil
 	}
 	if s.FD == nil || len(s.Blob) != 0 {
-		return nil, fmt.Errorf("%w: share without a descriptor, or with bytes beside it", framework.ErrInvalid)
+		return fmt.Errorf("%w: share without a descriptor, or with bytes beside it", framework.ErrInvalid)
 	}
 	raw, err := s.FD.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) {
+			c.fd = C.int32_t(fd)
+			use(&c)
+		})
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: descriptor: %w", framework.ErrInvalid, err)
+		return fmt.Errorf("%w: descriptor: %w", framework.ErrInvalid, err)
 	}
-	var m *Memory
-	if e := raw.Control(func(fd uintptr) {
-		c.fd = C.int32_t(fd)
-		m, err = d.imported(&c, offset, bytes)
-	}); e != nil {
-		return nil, fmt.Errorf("%w: descriptor: %w", framework.ErrInvalid, e)
-	}
-	return m, err
+	return nil
 }
 
 func (d *Device) imported(c *C.mscclpp_device_share, offset, bytes uint64) (*Memory, error) {

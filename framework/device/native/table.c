@@ -62,7 +62,8 @@ const char* native_lacks(const native_table* t) {
       E(graph_launch, MSCCLPP_DEVICE_HAS_GRAPHS) E(graph_destroy, MSCCLPP_DEVICE_HAS_GRAPHS)
       E(copy, MSCCLPP_DEVICE_HAS_STREAMS) E(set, MSCCLPP_DEVICE_HAS_STREAMS) E(write_word, MSCCLPP_DEVICE_HAS_STREAMS)
       E(wait_word, MSCCLPP_DEVICE_HAS_WAITS) E(describe, 0)
-      E(stream_id, MSCCLPP_DEVICE_HAS_STREAM_IDS)
+      E(stream_id, MSCCLPP_DEVICE_HAS_STREAM_IDS) E(reserve, MSCCLPP_DEVICE_HAS_PLACES) E(unreserve, MSCCLPP_DEVICE_HAS_PLACES)
+      E(place_share, MSCCLPP_DEVICE_HAS_PLACES) E(place_own, MSCCLPP_DEVICE_HAS_PLACES) E(displace, MSCCLPP_DEVICE_HAS_PLACES)
 #undef E
   };
   for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {

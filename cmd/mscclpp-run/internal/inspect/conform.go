@@ -60,7 +60,7 @@ func Conform(env *verb.Env) *cobra.Command {
 	c.Flags().StringVar(&v.plugin, "plugin", "", "program of the plugin to test")
 	c.Flags().StringVar(&v.transport, "transport", "", "name of a transport, found as for a job")
 	c.Flags().StringVar(&v.match, "run", "", "run the tests whose name matches this regular expression")
-	c.Flags().StringVar(&v.device, "device", "auto", "whose memory the ranks use: host, cuda for the GPUs in turn, or auto by what the transport needs; a path with a slash: the back end of a device, which is tested then")
+	c.Flags().StringVar(&v.device, "device", "auto", "whose memory the ranks use: host, cuda for the GPUs in turn, or auto by what the transport needs; a path with a slash, or cuda without a transport: the back end of a device, which is tested then")
 	c.Flags().StringVar(&v.image, "kernels", "", "for the back end of a device: image of the suite's kernels, built for the device")
 	c.Flags().StringArrayVar(&v.options, "option", nil, "for the back end of a device: key=value; may be repeated")
 	c.Flags().StringVar(&v.format, "format", "table", "table, or json with one object a line")
@@ -69,8 +69,11 @@ func Conform(env *verb.Env) *cobra.Command {
 	return c
 }
 
-// ofDevice reports whether the flag names the back end of a device, by its file.
-func (v *conform) ofDevice() bool { return strings.Contains(v.device, "/") }
+// ofDevice reports whether the flag names the back end of a device: by its file, or one that is built in, with no transport that
+// would use it.
+func (v *conform) ofDevice() bool {
+	return strings.Contains(v.device, "/") || builtIn[v.device] != nil && v.plugin == "" && v.transport == ""
+}
 
 // ignored refuses flags that would have no effect.
 func (v *conform) ignored(flags *pflag.FlagSet) error {

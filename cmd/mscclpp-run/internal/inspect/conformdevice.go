@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/device/conformance"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/device/native"
 	"github.com/mscclpp-go/mscclpp/plugins"
 )
@@ -62,8 +63,18 @@ func (v *deviceSuite) run(ctx context.Context) error {
 	return nil
 }
 
-// backend loads the file, by the rules for jobs.
+// builtIn are the back ends that come with mscclpp-go.
+var builtIn = map[string]func() (*native.Backend, error){"cuda": cuda.Backend}
+
+// backend loads the file, by the rules for jobs, or takes one that is built in.
 func (v *deviceSuite) backend() (*native.Backend, error) {
+	if own := builtIn[v.file]; own != nil {
+		back, err := own()
+		if err != nil {
+			return nil, fmt.Errorf("conform: %w", err)
+		}
+		return back, nil
+	}
 	path, err := filepath.Abs(v.file)
 	if err != nil {
 		return nil, err

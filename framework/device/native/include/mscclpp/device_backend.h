@@ -96,7 +96,8 @@ enum {
   MSCCLPP_DEVICE_HAS_GRAPHS = 1 << 10,    // capture_begin, capture_end, graph_launch, graph_destroy; needs streams
   MSCCLPP_DEVICE_HAS_WAITS = 1 << 11,     // wait_word; needs streams
   MSCCLPP_DEVICE_HAS_BINDING = 1 << 12,   // bind, unbind: libraries of the maker take the device from the thread
-  MSCCLPP_DEVICE_HAS_STREAM_IDS = 1 << 13 // stream_id; needs streams
+  MSCCLPP_DEVICE_HAS_STREAM_IDS = 1 << 13,  // stream_id; needs streams
+  MSCCLPP_DEVICE_HAS_PLACES = 1 << 14  // reserve, unreserve, place_share, place_own, displace; needs shares and ranges
 };
 
 // A way to share memory with other processes.
@@ -106,7 +107,7 @@ typedef struct {
   // type of its devices and a hyphen, as "acme-handle"; or with "fd:", as "fd:acme", if it is a file descriptor.
   const char* name;
   uint32_t on_demand;  // not 0: exported where a transport asks for it alone, as "dma-buf"
-  uint32_t reserved;   // 0
+  uint32_t places;     // not 0: place_share takes it
 } mscclpp_device_share_kind;
 
 // Memory that one of them carries.
@@ -144,6 +145,7 @@ typedef struct {
   int32_t least_priority, greatest_priority;  // of streams; greatest is the smaller number. Both 0: there are none
   uint32_t overlap;      // not 0: launches can overlap, see MSCCLPP_DEVICE_LAUNCH_OVERLAP
   uint32_t ordered;      // not 0: kernels see writes of network adapters in order, without flush_writes
+  uint64_t unit;         // HAS_PLACES: places are multiples of it, and allocations take whole ones
 } mscclpp_device_info;
 
 // Facts about a compiled kernel.
@@ -353,6 +355,16 @@ typedef struct mscclpp_device_backend {
   // HAS_STREAM_IDS: a number that tells a stream of the application from those that had its handle before; 0: it is not known, or
   // the stream records. It does not disturb a capture. This is the data path.
   uint64_t (*stream_id)(mscclpp_device* device, mscclpp_device_handle stream);
+  // HAS_PLACES. [slow] Reserves addresses, at a multiple of 2 MiB where the device can, for memory of several ranks side by side.
+  mscclpp_device_status (*reserve)(mscclpp_device* device, uint64_t bytes, uint64_t* address);
+  // HAS_PLACES. Gives the addresses back. Nothing is mapped there any more.
+  mscclpp_device_status (*unreserve)(mscclpp_device* device, uint64_t address, uint64_t bytes);
+  // HAS_PLACES. [slow] Is import_share for a whole allocation, at an address that is reserved.
+  mscclpp_device_status (*place_share)(mscclpp_device* device, const mscclpp_device_share* share, uint64_t address, uint64_t bytes, mscclpp_device_memory* memory);
+  // HAS_PLACES. [slow] Maps an allocation of this process there, of the application or of alloc, a second time.
+  mscclpp_device_status (*place_own)(mscclpp_device* device, const mscclpp_device_memory* own, uint64_t address, uint64_t bytes, mscclpp_device_memory* memory);
+  // HAS_PLACES. [waits] Ends such a mapping.
+  mscclpp_device_status (*displace)(mscclpp_device* device, const mscclpp_device_memory* memory);
 } mscclpp_device_backend;
 
 #ifdef __cplusplus
