@@ -29,8 +29,8 @@ static cuda_status place(const cuda_context* c, CUmemGenericAllocationHandle han
 
 cuda_status cuda_place_share(cuda_context* c, const mscclpp_device_share* share, uint64_t address, uint64_t bytes, mscclpp_device_memory* m) {
   const int fabric = share->kind == CUDA_SHARE_FABRIC;
-  if (share->kind != CUDA_SHARE_VMM && !fabric) return says(CUDA_SAYS_NO_SHARE, 0);
-  if (fabric && share->blob_bytes != sizeof(CUmemFabricHandle)) return says(CUDA_SAYS_FABRIC, 0);
+  if (share->kind != CUDA_SHARE_VMM && !fabric) return worded(CUDA_WORDS_NO_SHARE, 0);
+  if (fabric && share->blob_bytes != sizeof(CUmemFabricHandle)) return worded(CUDA_WORDS_FABRIC, 0);
   BEGIN;
   CUmemGenericAllocationHandle handle = 0;
   void* shareable = fabric ? (void*)share->blob : (void*)(uintptr_t)share->fd;

@@ -28,12 +28,11 @@ import (
 // streams, events and graphs live until they are closed themselves, also behind Close.
 type Device struct {
 	*native.Marking
-	back  *native.Backend
+	*loader
 	facts C.cuda_facts
-	code  *code
 }
 
-// What is made from a device is that of package native.
+// Things that are made from a device are those of package native.
 type (
 	// Memory is memory that kernels of a device can address.
 	Memory = native.Memory
@@ -61,11 +60,11 @@ const (
 
 // Words of the table: codes that are added to the driver's answers.
 const (
-	wordWhole   = C.CUDA_SAYS_WHOLE * C.CUDA_HINT
-	wordAccess  = C.CUDA_SAYS_ACCESS * C.CUDA_HINT
-	wordImage   = C.CUDA_SAYS_IMAGE * C.CUDA_HINT
-	wordGDRCopy = C.CUDA_SAYS_GDRCOPY * C.CUDA_HINT
-	wordEnd     = (C.CUDA_SAYS_GDRCOPY_OFF + 1) * C.CUDA_HINT
+	wordWhole   = C.CUDA_WORDS_WHOLE * C.CUDA_HINT
+	wordAccess  = C.CUDA_WORDS_ACCESS * C.CUDA_HINT
+	wordImage   = C.CUDA_WORDS_IMAGE * C.CUDA_HINT
+	wordGDRCopy = C.CUDA_WORDS_GDRCOPY * C.CUDA_HINT
+	wordEnd     = (C.CUDA_WORDS_GDRCOPY_OFF + 1) * C.CUDA_HINT
 )
 
 // Open returns the device with the index among those that are visible.
@@ -90,7 +89,7 @@ func Open(index int, opts ...Option) (*Device, error) {
 	if !ok { // never: the table has events
 		return nil, errors.Join(fmt.Errorf("cuda:%d open: %w: a device without events", index, framework.ErrUnsupported), opened.Close())
 	}
-	d := &Device{Marking: marking, back: back}
+	d := &Device{Marking: marking, loader: &loader{dev: marking, back: back}}
 	d.facts = d.context().facts
 	d.code = openCode(&o, d.Info().Device, int(d.facts.major), int(d.facts.minor))
 	return d, nil

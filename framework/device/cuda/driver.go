@@ -14,6 +14,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device/native"
+	_ "github.com/mscclpp-go/mscclpp/framework/device/native/include" // so that builds notice a change of the header
 )
 
 // EnvLibrary is the environment variable that names the driver library to open, for

@@ -132,7 +132,7 @@ static const gdrcopy_library* chosen(void) {
 #define TRY(name, ...) (st.call = "gdr_" #name " of GDRCopy", st.code = library->name(__VA_ARGS__), st.code == 0)
 
 static cuda_status failed(cuda_status st) {
-  st.code += CUDA_SAYS_GDRCOPY * CUDA_HINT;
+  st.code += CUDA_WORDS_GDRCOPY * CUDA_HINT;
   return st;
 }
 
@@ -157,9 +157,9 @@ close:
 // Memory of a GPU is mapped in whole pages of it.
 cuda_status cuda_view_open(cuda_context* c, const mscclpp_device_memory* m, uint64_t* view, uint64_t* host) {
   const uint64_t page = 1 << 16, first = m->address & ~(page - 1), end = (m->address + m->bytes + page - 1) & ~(page - 1);
-  if (c->without_gdrcopy) return says(CUDA_SAYS_GDRCOPY_OFF, 0);
+  if (c->without_gdrcopy) return worded(CUDA_WORDS_GDRCOPY_OFF, 0);
   const gdrcopy_library* library = chosen();
-  if (library == NULL) return says(CUDA_SAYS_NO_GDRCOPY, 0);
+  if (library == NULL) return worded(CUDA_WORDS_NO_GDRCOPY, 0);
   gdrcopy_view* v = calloc(1, sizeof *v);
   if (v == NULL) return (cuda_status){.code = MSCCLPP_DEVICE_NO_MEMORY, .call = "calloc"};
   v->library = library, v->bytes = end - first;

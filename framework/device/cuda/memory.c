@@ -232,7 +232,7 @@ cuda_status cuda_host_free(cuda_context* c, uint64_t host) {
 
 cuda_status cuda_host_register(cuda_context* c, uint64_t host, uint64_t bytes, int32_t fd, uint64_t offset, uint64_t* address) {
   (void)fd, (void)offset;
-  if (!c->facts.host_register) return says(CUDA_SAYS_NO_REGISTER, 0);
+  if (!c->facts.host_register) return worded(CUDA_WORDS_NO_REGISTER, 0);
   BEGIN;
   void* h = (void*)(uintptr_t)host;
   CUdeviceptr a = 0;

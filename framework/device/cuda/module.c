@@ -23,7 +23,7 @@ static cuda_status load(const cuda_context* c, const char* image, uintptr_t* mod
     leave_relaxed(c, &scope);
   }
   free(info);
-  if (st.code == CUDA_ERROR_INVALID_IMAGE || st.code == CUDA_ERROR_NO_BINARY_FOR_GPU) st.code += CUDA_SAYS_IMAGE * CUDA_HINT;
+  if (st.code == CUDA_ERROR_INVALID_IMAGE || st.code == CUDA_ERROR_NO_BINARY_FOR_GPU) st.code += CUDA_WORDS_IMAGE * CUDA_HINT;
   return st;
 }
 
@@ -37,7 +37,7 @@ static int is_stranger(const uint8_t* image, uint64_t bytes) {
 
 cuda_status cuda_module_load(cuda_context* c, const void* image, uint64_t bytes, cuda_handle* module, char* log, uint64_t log_bytes) {
   log[0] = '\0';
-  if (is_stranger(image, bytes)) return says(CUDA_SAYS_IMAGE, 0);
+  if (is_stranger(image, bytes)) return worded(CUDA_WORDS_IMAGE, 0);
   // PTX is text that ends with a zero; other images are not hurt by one.
   char* copy = malloc(bytes + 1);
   if (copy == NULL) return (cuda_status){.code = MSCCLPP_DEVICE_NO_MEMORY, .call = "malloc"};

@@ -19,8 +19,8 @@ typedef struct driver {
 static struct {
   pthread_mutex_t lock;
   driver* opened;
-  char chosen[4096];  // what start opens
-  char reason[512];   // why it did not
+  char chosen[4096];  // start opens it
+  char reason[512];   // for which it did not
 } drivers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void cuda_choose(const char* path) {
@@ -133,7 +133,7 @@ cuda_status cuda_start(void) {
   pthread_mutex_lock(&drivers.lock);
   driver* d = chosen();
   pthread_mutex_unlock(&drivers.lock);
-  if (d == NULL) return says(CUDA_SAYS_NO_DRIVER, 0);
+  if (d == NULL) return worded(CUDA_WORDS_NO_DRIVER, 0);
   const cuda_context context = {.api = d->api}, *c = &context;
   int version = 0;
   cuda_status st = {0};
@@ -143,7 +143,7 @@ cuda_status cuda_start(void) {
 
 cuda_status cuda_count(int32_t* devices) {
   const driver* d = locked_find("");
-  if (d == NULL) return says(CUDA_SAYS_NO_DRIVER, 0);
+  if (d == NULL) return worded(CUDA_WORDS_NO_DRIVER, 0);
   const cuda_context context = {.api = d->api}, *c = &context;
   int count = 0;
   cuda_status st = {0};
@@ -183,7 +183,7 @@ static cuda_status facts_of(const cuda_context* c, cuda_facts* f) {
   if (c->api->cuDeviceGetAttribute(&f->fabric, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, c->device) != CUDA_SUCCESS) {
     f->fabric = 0;
   }
-  return f->memops64 ? st : says(CUDA_SAYS_OLD, 0);
+  return f->memops64 ? st : worded(CUDA_WORDS_OLD, 0);
 }
 
 // With the context current: what needs it.
@@ -223,9 +223,9 @@ static int take(cuda_context* c, const char* options, char* path, size_t bytes) 
 
 static cuda_status prepare(cuda_context* c, int32_t index, const char* options) {
   char path[4096] = "";
-  if (!take(c, options, path, sizeof path)) return says(CUDA_SAYS_OPTION, 0);
+  if (!take(c, options, path, sizeof path)) return worded(CUDA_WORDS_OPTION, 0);
   const driver* d = locked_find(path);
-  if (d == NULL) return says(CUDA_SAYS_NO_DRIVER, 0);
+  if (d == NULL) return worded(CUDA_WORDS_NO_DRIVER, 0);
   c->api = d->api, c->index = index;
   cuda_status st = {0};
   if (!CALL(cuDeviceGet, &c->device, index)) return st;

@@ -59,10 +59,10 @@ cuda_status cuda_event_record(cuda_context* c, cuda_handle event, cuda_handle st
 
 // The event comes behind all that streams of the context have been given, also those that were destroyed.
 cuda_status cuda_event_record_all(cuda_context* c, cuda_handle event) {
-  if (c->api->cuCtxRecordEvent == NULL) return says(CUDA_SAYS_NO_MARK, 0);
+  if (c->api->cuCtxRecordEvent == NULL) return worded(CUDA_WORDS_NO_MARK, 0);
   BEGIN;
   if (!CALL(cuCtxRecordEvent, c->context, (CUevent)event) && (st.code == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED || st.code == CUDA_ERROR_NOT_SUPPORTED)) {
-    st = says(CUDA_SAYS_NO_MARK, 0);
+    st = worded(CUDA_WORDS_NO_MARK, 0);
   }
   END;
 }
@@ -87,7 +87,7 @@ cuda_status cuda_event_query(cuda_context* c, cuda_handle event) {
 
 // A thread that counts signals calls this while others may capture.
 cuda_status cuda_flush_writes(cuda_context* c) {
-  if ((c->facts.rdma_flush & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) == 0) return says(CUDA_SAYS_NO_FLUSH, 0);
+  if ((c->facts.rdma_flush & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) == 0) return worded(CUDA_WORDS_NO_FLUSH, 0);
   BEGIN;
   (void)CALL(cuFlushGPUDirectRDMAWrites, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
   END;

@@ -60,7 +60,7 @@ static inline void leave_relaxed(const cuda_context* c, cuda_scope* s) {
   leave(c, &scope);   \
   return st
 
-// says makes a status of one of the words of CUDA_SAYS_….
-static inline cuda_status says(int what, int answer) { return (cuda_status){.code = what * CUDA_HINT + answer}; }
+// worded makes a status of one of the words of CUDA_WORDS_….
+static inline cuda_status worded(int what, int answer) { return (cuda_status){.code = what * CUDA_HINT + answer}; }
 
 #endif

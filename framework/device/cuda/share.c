@@ -72,7 +72,7 @@ static cuda_status export_legacy(const cuda_context* c, const mscclpp_device_mem
 static cuda_status export_dma_buf(const cuda_context* c, const mscclpp_device_memory* m, mscclpp_device_share* share) {
   const uint64_t page = (uint64_t)getpagesize(), bytes = (m->bytes + page - 1) & ~(page - 1);
   const int ours = m->handle != CUDA_FOREIGN_HANDLE && m->address == m->start && m->bytes <= m->whole;
-  if (m->address % page != 0 || (!ours && m->address + bytes > m->start + m->whole)) return says(CUDA_SAYS_PAGES, 0);
+  if (m->address % page != 0 || (!ours && m->address + bytes > m->start + m->whole)) return worded(CUDA_WORDS_PAGES, 0);
   BEGIN;
   int fd = -1;
   if (CALL(cuMemGetHandleForAddressRange, &fd, m->address, bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0)) {
@@ -84,7 +84,7 @@ static cuda_status export_dma_buf(const cuda_context* c, const mscclpp_device_me
 
 cuda_status cuda_export_share(cuda_context* c, const mscclpp_device_memory* m, mscclpp_device_share* share) {
   share->fd = -1, share->blob_bytes = 0;
-  if (share->kind >= CUDA_SHARES || (m->shares & (1ull << share->kind)) == 0) return says(CUDA_SAYS_NO_SHARE, 0);
+  if (share->kind >= CUDA_SHARES || (m->shares & (1ull << share->kind)) == 0) return worded(CUDA_WORDS_NO_SHARE, 0);
   switch (share->kind) {
     case CUDA_SHARE_VMM: return export_fd(c, m, share);
     case CUDA_SHARE_FABRIC: return export_fabric(c, m, share);
@@ -97,9 +97,9 @@ cuda_status cuda_export_share(cuda_context* c, const mscclpp_device_memory* m, m
 // between two GPUs is not available.
 cuda_status cuda_explained(cuda_status st) {
   if (st.call == NULL) return st;
-  if (strcmp(st.call, "cuMemMap") == 0 && st.code == CUDA_ERROR_NOT_SUPPORTED) st.code += CUDA_SAYS_WHOLE * CUDA_HINT;
+  if (strcmp(st.call, "cuMemMap") == 0 && st.code == CUDA_ERROR_NOT_SUPPORTED) st.code += CUDA_WORDS_WHOLE * CUDA_HINT;
   if (strcmp(st.call, "cuMemSetAccess") == 0 && (st.code == CUDA_ERROR_INVALID_DEVICE || st.code == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)) {
-    st.code += CUDA_SAYS_ACCESS * CUDA_HINT;
+    st.code += CUDA_WORDS_ACCESS * CUDA_HINT;
   }
   return st;
 }
@@ -122,21 +122,21 @@ static cuda_status import_handle(const cuda_context* c, int type, const mscclpp_
 
 int cuda_parse_legacy(const uint8_t* blob, uint32_t bytes, CUipcMemHandle* handle, uint64_t* start, uint64_t* size) {
   uint64_t place[2];
-  if (bytes != CUDA_LEGACY_BYTES || blob[0] != CUDA_LEGACY_VERSION) return CUDA_SAYS_LEGACY;
+  if (bytes != CUDA_LEGACY_BYTES || blob[0] != CUDA_LEGACY_VERSION) return CUDA_WORDS_LEGACY;
   pthread_once(&process_once, choose_process);
-  if (memcmp(blob + 1, process, sizeof process) == 0) return CUDA_SAYS_OWN;
+  if (memcmp(blob + 1, process, sizeof process) == 0) return CUDA_WORDS_OWN;
   memcpy(handle, blob + 1 + sizeof process, sizeof *handle);
   memcpy(place, blob + 1 + sizeof process + sizeof *handle, sizeof place);
   *start = place[0], *size = place[1];
-  return place[0] > most || place[1] > most ? CUDA_SAYS_LEGACY : 0;
+  return place[0] > most || place[1] > most ? CUDA_WORDS_LEGACY : 0;
 }
 
 static cuda_status import_legacy(const cuda_context* c, const mscclpp_device_share* share, uint64_t offset, uint64_t bytes, mscclpp_device_memory* m) {
   CUipcMemHandle handle;
   uint64_t start = 0, size = 0;
   const int wrong = cuda_parse_legacy(share->blob, share->blob_bytes, &handle, &start, &size);
-  if (wrong != 0) return says(wrong, 0);
-  if (offset > size || bytes > size - offset) return says(CUDA_SAYS_RANGE, 0);
+  if (wrong != 0) return worded(wrong, 0);
+  if (offset > size || bytes > size - offset) return worded(CUDA_WORDS_RANGE, 0);
   BEGIN;
   CUdeviceptr a = 0;
   if (CALL(cuIpcOpenMemHandle_v2, &a, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) {
@@ -146,15 +146,15 @@ static cuda_status import_legacy(const cuda_context* c, const mscclpp_device_sha
 }
 
 cuda_status cuda_import_share(cuda_context* c, const mscclpp_device_share* share, uint64_t offset, uint64_t bytes, mscclpp_device_memory* m) {
-  if (offset > most || bytes > most) return says(CUDA_SAYS_RANGE, 0);
+  if (offset > most || bytes > most) return worded(CUDA_WORDS_RANGE, 0);
   m->bytes = bytes, m->shares = 0, m->on_host = 0, m->ordinal = c->index;
   switch (share->kind) {
     case CUDA_SHARE_VMM: return cuda_explained(import_handle(c, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, share, offset, bytes, m));
     case CUDA_SHARE_FABRIC:
-      if (share->blob_bytes != sizeof(CUmemFabricHandle)) return says(CUDA_SAYS_FABRIC, 0);
+      if (share->blob_bytes != sizeof(CUmemFabricHandle)) return worded(CUDA_WORDS_FABRIC, 0);
       return cuda_explained(import_handle(c, CU_MEM_HANDLE_TYPE_FABRIC, share, offset, bytes, m));
     case CUDA_SHARE_LEGACY: return import_legacy(c, share, offset, bytes, m);
-    default: return says(CUDA_SAYS_NO_SHARE, 0);
+    default: return worded(CUDA_WORDS_NO_SHARE, 0);
   }
 }
 

@@ -26,24 +26,24 @@ typedef mscclpp_device_status cuda_status;
 // The words for what the driver's answers alone do not say, as codes: one of these times CUDA_HINT, plus the answer.
 enum {
   CUDA_HINT = 1 << 16,
-  CUDA_SAYS_WHOLE = 1,    // an answer of cuMemMap
-  CUDA_SAYS_ACCESS,       // of cuMemSetAccess
-  CUDA_SAYS_IMAGE,        // of cuModuleLoadDataEx
-  CUDA_SAYS_NO_DRIVER,    // the reason is that of cuda_reason
-  CUDA_SAYS_OPTION,       // of open
-  CUDA_SAYS_OLD,          // the GPU
-  CUDA_SAYS_NO_REGISTER,  // of memory of the host
-  CUDA_SAYS_NO_FLUSH,
-  CUDA_SAYS_NO_MARK,
-  CUDA_SAYS_NO_SHARE,     // of the kind that is asked for
-  CUDA_SAYS_PAGES,        // a dma-buf has them whole
-  CUDA_SAYS_FABRIC,       // a share that is none of the fabric's
-  CUDA_SAYS_LEGACY,       // a share of the older kind, of another form
-  CUDA_SAYS_OWN,          // it is of this process
-  CUDA_SAYS_RANGE,        // it is smaller
-  CUDA_SAYS_GDRCOPY,      // plus one of errno
-  CUDA_SAYS_NO_GDRCOPY,   // the reason is that of gdrcopy_reason
-  CUDA_SAYS_GDRCOPY_OFF
+  CUDA_WORDS_WHOLE = 1,    // an answer of cuMemMap
+  CUDA_WORDS_ACCESS,       // of cuMemSetAccess
+  CUDA_WORDS_IMAGE,        // of cuModuleLoadDataEx
+  CUDA_WORDS_NO_DRIVER,    // the reason is that of cuda_reason
+  CUDA_WORDS_OPTION,       // of open
+  CUDA_WORDS_OLD,          // the GPU
+  CUDA_WORDS_NO_REGISTER,  // of memory of the host
+  CUDA_WORDS_NO_FLUSH,
+  CUDA_WORDS_NO_MARK,
+  CUDA_WORDS_NO_SHARE,     // of the kind that is asked for
+  CUDA_WORDS_PAGES,        // a dma-buf has them whole
+  CUDA_WORDS_FABRIC,       // a share that is none of the fabric's
+  CUDA_WORDS_LEGACY,       // a share of the older kind, of another form
+  CUDA_WORDS_OWN,          // it is of this process
+  CUDA_WORDS_RANGE,        // it is smaller
+  CUDA_WORDS_GDRCOPY,      // plus one of errno
+  CUDA_WORDS_NO_GDRCOPY,   // the reason is that of gdrcopy_reason
+  CUDA_WORDS_GDRCOPY_OFF
 };
 
 typedef struct {

@@ -1,4 +1,4 @@
-// The words for codes: the driver's, and those of CUDA_SAYS_….
+// The words for codes: the driver's, and those of CUDA_WORDS_….
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -7,29 +7,29 @@
 
 enum { INVALID = MSCCLPP_DEVICE_CLASS_INVALID, UNSUPPORTED = MSCCLPP_DEVICE_CLASS_UNSUPPORTED, UNAVAILABLE = MSCCLPP_DEVICE_CLASS_UNAVAILABLE };
 
-// What is said of an answer of the driver, or beside one. class 0: that of the answer.
+// Sentences that stand for an answer of the driver, or beside one. class 0: that of the answer.
 static const struct {
   int class;
   const char* text;
 } words[] = {
-    [CUDA_SAYS_WHOLE] = {0, "an allocation is mapped whole: expected a range that ends with it"},
-    [CUDA_SAYS_ACCESS] = {0, "expected a GPU that may address the memory of the other one, or memory of the host that both register"},
-    [CUDA_SAYS_IMAGE] = {0, "expected PTX, or a binary for this GPU"},
-    [CUDA_SAYS_NO_DRIVER] = {UNAVAILABLE, "no NVIDIA driver"},
-    [CUDA_SAYS_OPTION] = {INVALID, "option: expected library=PATH, memory=legacy, memory=fabric or gdrcopy=off"},
-    [CUDA_SAYS_OLD] = {UNAVAILABLE, "it has no 64-bit stream memory operations: expected Volta or later"},
-    [CUDA_SAYS_NO_REGISTER] = {UNSUPPORTED, "the GPU cannot register host memory"},
-    [CUDA_SAYS_NO_FLUSH] = {UNSUPPORTED, "expected a GPU that keeps such writes in order, or a driver that flushes them"},
-    [CUDA_SAYS_NO_MARK] = {UNSUPPORTED, "an event behind all streams: expected a driver for CUDA 12.5 or later, and no stream that is captured"},
-    [CUDA_SAYS_NO_SHARE] = {UNSUPPORTED, "it has no share of this kind"},
-    [CUDA_SAYS_PAGES] = {INVALID, "a part of memory that does not consist of whole pages"},
-    [CUDA_SAYS_FABRIC] = {INVALID, "expected a handle of 64 bytes"},
-    [CUDA_SAYS_LEGACY] = {INVALID, "share: expected 97 bytes, version 1, and a place below 64 TiB"},
-    [CUDA_SAYS_OWN] = {UNSUPPORTED, "the driver opens it in other processes only"},
-    [CUDA_SAYS_RANGE] = {INVALID, "the range exceeds the memory"},
-    [CUDA_SAYS_GDRCOPY] = {UNAVAILABLE, NULL},
-    [CUDA_SAYS_NO_GDRCOPY] = {UNAVAILABLE, "no GDRCopy"},
-    [CUDA_SAYS_GDRCOPY_OFF] = {UNSUPPORTED, "GDRCopy is switched off"},
+    [CUDA_WORDS_WHOLE] = {0, "an allocation is mapped whole: expected a range that ends with it"},
+    [CUDA_WORDS_ACCESS] = {0, "expected a GPU that may address the memory of the other one, or memory of the host that both register"},
+    [CUDA_WORDS_IMAGE] = {0, "expected PTX, or a binary for this GPU"},
+    [CUDA_WORDS_NO_DRIVER] = {UNAVAILABLE, "no NVIDIA driver"},
+    [CUDA_WORDS_OPTION] = {INVALID, "option: expected library=PATH, memory=legacy, memory=fabric or gdrcopy=off"},
+    [CUDA_WORDS_OLD] = {UNAVAILABLE, "it has no 64-bit stream memory operations: expected Volta or later"},
+    [CUDA_WORDS_NO_REGISTER] = {UNSUPPORTED, "the GPU cannot register host memory"},
+    [CUDA_WORDS_NO_FLUSH] = {UNSUPPORTED, "expected a GPU that keeps such writes in order, or a driver that flushes them"},
+    [CUDA_WORDS_NO_MARK] = {UNSUPPORTED, "an event behind all streams: expected a driver for CUDA 12.5 or later, and no stream that is captured"},
+    [CUDA_WORDS_NO_SHARE] = {UNSUPPORTED, "it has no share of this kind"},
+    [CUDA_WORDS_PAGES] = {INVALID, "a part of memory that does not consist of whole pages"},
+    [CUDA_WORDS_FABRIC] = {INVALID, "expected a handle of 64 bytes"},
+    [CUDA_WORDS_LEGACY] = {INVALID, "share: expected 97 bytes, version 1, and a place below 64 TiB"},
+    [CUDA_WORDS_OWN] = {UNSUPPORTED, "the driver opens it in other processes only"},
+    [CUDA_WORDS_RANGE] = {INVALID, "the range exceeds the memory"},
+    [CUDA_WORDS_GDRCOPY] = {UNAVAILABLE, NULL},
+    [CUDA_WORDS_NO_GDRCOPY] = {UNAVAILABLE, "no GDRCopy"},
+    [CUDA_WORDS_GDRCOPY_OFF] = {UNSUPPORTED, "GDRCopy is switched off"},
 };
 
 static int is_lost(int code) {
@@ -70,7 +70,7 @@ static void append(char* text, size_t bytes, const char* more) {
 void cuda_describe(int32_t code, mscclpp_device_error* e) {
   const int what = code / CUDA_HINT, answer = code % CUDA_HINT;
   e->name[0] = e->text[0] = '\0';
-  if (what == CUDA_SAYS_GDRCOPY) {
+  if (what == CUDA_WORDS_GDRCOPY) {
     char text[sizeof e->name];
     e->error_class = UNAVAILABLE;
     snprintf(e->name, sizeof e->name, "%s", strerror_r(answer, text, sizeof text));
@@ -84,8 +84,8 @@ void cuda_describe(int32_t code, mscclpp_device_error* e) {
   if (words[what].class != 0) e->error_class = words[what].class;
   append(e->text, sizeof e->text, words[what].text);
   char why[512] = "";
-  if (what == CUDA_SAYS_NO_DRIVER) cuda_reason(why, sizeof why);
-  if (what == CUDA_SAYS_NO_GDRCOPY) gdrcopy_reason(why, sizeof why);
+  if (what == CUDA_WORDS_NO_DRIVER) cuda_reason(why, sizeof why);
+  if (what == CUDA_WORDS_NO_GDRCOPY) gdrcopy_reason(why, sizeof why);
   const size_t n = strlen(e->text);
   if (why[0] != '\0') snprintf(e->text + n, sizeof e->text - n, ": %s", why);
 }
