@@ -35,6 +35,7 @@ struct ncclComm {
   int blocking;
   uint64_t family;       /* communicators that share their resources, and so their abort */
   struct registration* registrations;
+  struct page* pages;    /* of windows, on the device; see windows.c */
   uint64_t id;           /* the same on all ranks: orders communicators of a group */
   ncclConfig_t config;
   char name[NAME_MAX_BYTES];

@@ -192,6 +192,15 @@ ncclResult_t cuda_alloc(int device, size_t bytes, void** out) {
   return ncclSuccess;
 }
 
+size_t cuda_size(const void* p) {
+  size_t size = 0;
+  pthread_mutex_lock(&lock);
+  for (struct mapped* m = mapped; m && size == 0; m = m->next)
+    if (m->at == (uintptr_t)p) size = m->size;
+  pthread_mutex_unlock(&lock);
+  return size;
+}
+
 /* forget returns the size of memory that cuda_alloc has mapped at p, and 0 for any other. */
 static size_t forget(void* p) {
   size_t size = 0;

@@ -21,6 +21,9 @@ ncclResult_t cuda_settle(int device);
 ncclResult_t cuda_alloc(int device, size_t bytes, void** out);
 ncclResult_t cuda_free(void* at);
 
+/* cuda_size returns the size of memory that cuda_alloc has mapped at p, 0 for any other. */
+size_t cuda_size(const void* p);
+
 /* cuda_check_pointer refuses what is no memory of a device; name says which argument it is. */
 ncclResult_t cuda_check_pointer(int device, const void* p, const char* function, const char* name);
 

@@ -19,6 +19,7 @@
 /* The functions of libmscclpp that are called. */
 #define FUNCTIONS(F)                                                                                        \
   F(version) F(last_error) F(comm_create) F(comm_join) F(comm_split) F(comm_shrink) F(comm_rank) F(comm_size) F(comm_status) \
+  F(comm_query) F(memory_alloc) F(memory_register) F(memory_range) F(memory_write) F(memory_free) F(window_arrange) F(window_flat) F(window_free) \
   F(comm_exchange) F(comm_destroy) F(comm_leave) F(comm_settle) F(all_reduce) F(all_gather) F(reduce_scatter) F(broadcast)     \
   F(reduce) F(all_to_all) F(gather) F(scatter) F(send) F(recv) F(group_start) F(group_end)
 
@@ -150,6 +151,43 @@ static ncclResult_t group(void* comm, const struct door_call* calls, size_t n) {
   return r;
 }
 
+static void window_close(struct door_window* w) {
+  (void)lib.window_free(w->window);
+  (void)lib.memory_free(w->memory);
+  *w = (struct door_window){0};
+}
+
+static ncclResult_t window_open(void* comm, const struct door_memory* m, struct door_window* out) {
+  mscclpp_memory_t memory = NULL;
+  mscclpp_window_t window = NULL;
+  /* A rank whose memory cannot be registered takes part all the same: the others wait for it. */
+  if (!m->none) (void)(m->buff ? lib.memory_register(comm, m->buff, m->size, &memory) : lib.memory_alloc(comm, m->size, &memory));
+  *out = (struct door_window){0};
+  mscclpp_result_t r = lib.window_arrange(comm, memory, m->private ? MSCCLPP_WINDOW_PRIVATE : 0, &window);
+  *out = (struct door_window){.window = window, .memory = memory};
+  if (r == MSCCLPP_SUCCESS) r = lib.window_flat(window, (void**)&out->base, &out->stride);
+  if (r == MSCCLPP_SUCCESS) r = lib.memory_range(memory, &out->own, NULL);
+  if (r != MSCCLPP_SUCCESS) window_close(out);
+  return r == MSCCLPP_UNSUPPORTED ? ncclSuccess : result(r);
+}
+
+static ncclResult_t store_new(void* comm, size_t bytes, void** memory, void** at) {
+  mscclpp_memory_t m = NULL;
+  ncclResult_t r = result(lib.memory_alloc(comm, bytes, &m));
+  *memory = m;
+  return r == ncclSuccess ? result(lib.memory_range(m, at, NULL)) : r;
+}
+
+static ncclResult_t store(void* memory, size_t offset, const void* bytes, size_t n) { return result(lib.memory_write(memory, offset, bytes, n)); }
+
+static void store_free(void* memory) { (void)lib.memory_free(memory); }
+
+static int shared(void* comm) {
+  char text[8] = "";
+  size_t room = sizeof text;
+  return lib.comm_query(comm, "shared", text, &room) == MSCCLPP_SUCCESS && strcmp(text, "1") == 0;
+}
+
 static ncclResult_t close_comm(void* comm) { return result(lib.comm_destroy(comm)); }
 
 static void abort_comm(void* comm, const char* why) { (void)lib.comm_leave(comm, why); }
@@ -164,7 +202,8 @@ static ncclResult_t failed(void* comm) { return result(lib.comm_status(comm)); }
 
 static const char* error(void) { return lib.last_error(); }
 
-static const struct door functions = {create, join, split, shrink, place, exchange, call, group, close_comm, abort_comm, settle, failed, error};
+static const struct door functions = {create, join, split, shrink, place, exchange, call, group,
+                                     window_open, window_close, store_new, store, store_free, shared, close_comm, abort_comm, settle, failed, error};
 static const struct door* opened;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 

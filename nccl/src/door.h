@@ -41,6 +41,21 @@ struct door_call {
   int kind, type, op, root; /* root, or peer */
 };
 
+/* Memory for a window. buff NULL: libmscclpp allocates it; none: this rank has none, and the window fails on all. */
+struct door_memory {
+  void* buff;
+  size_t size;
+  int none, private; /* private: collectives do not use it in place */
+};
+
+/* A window: all ranks' memory at one stride from base, and the handles of libmscclpp. */
+struct door_window {
+  void *window, *memory;
+  void* own; /* this rank's memory, as it was given or allocated */
+  char* base;
+  size_t stride;
+};
+
 /* Results are those of NCCL; texts of failures come from door_error, of this thread. */
 struct door {
   ncclResult_t (*create)(const struct door_comm* options, void** comm); /* does not wait */
@@ -51,6 +66,12 @@ struct door {
   ncclResult_t (*exchange)(void* comm, const void* mine, size_t bytes, void* all); /* among the ranks, on the host */
   ncclResult_t (*call)(void* comm, const struct door_call* call);
   ncclResult_t (*group)(void* comm, const struct door_call* calls, size_t n);
+  ncclResult_t (*window_open)(void* comm, const struct door_memory* m, struct door_window* out); /* window NULL: a rank cannot take part */
+  void (*window_close)(struct door_window* w);
+  ncclResult_t (*store_new)(void* comm, size_t bytes, void** memory, void** at); /* zeroed, on the device */
+  ncclResult_t (*store)(void* memory, size_t offset, const void* bytes, size_t n);
+  void (*store_free)(void* memory);
+  int (*shared)(void* comm); /* kernels reach the memory of all ranks */
   ncclResult_t (*close)(void* comm);
   void (*abort)(void* comm, const char* why); /* takes no lock that a call holds, and waits for nobody */
   int (*settle)(void* comm, ncclResult_t* r); /* waits for what calls have enqueued; 0: it is not known */

@@ -278,7 +278,7 @@ static ncclResult_t perform_works(struct group* g) {
       pthread_t thread;
       int expected = ncclSuccess;
       if (w->parent) {
-        atomic_store(&w->parent->doing, "ncclCommSplit");
+        atomic_store(&w->parent->doing, w->what ? w->what : "ncclCommSplit");
         atomic_compare_exchange_strong(&w->parent->state, &expected, ncclInProgress);
       }
       if (own) *own = (struct lane){.works = w};
@@ -298,7 +298,7 @@ static ncclResult_t perform_group(struct group* g) {
   if (g->error == ncclSuccess && g->blocking && g->nonblocking)
     g->error = fail(ncclInvalidArgument, "Blocking and nonblocking communicators are not allowed in the same group.");
   if (g->error == ncclSuccess && g->works && g->ncalls)
-    g->error = fail(ncclInvalidUsage, "a group has communicators that are made, and calls: expected a group for each");
+    g->error = fail(ncclInvalidUsage, "a group has communicators or windows that are made, and calls: expected a group for each");
   if (g->error != ncclSuccess) {
     drop_works(g->works, g->error);
     return g->error;

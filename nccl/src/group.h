@@ -21,6 +21,7 @@ struct work {
   ncclComm_t parent; /* works of one parent are done in their order, and it is in progress meanwhile; or NULL */
   ncclResult_t (*run)(struct work* w);
   void (*done)(struct work* w, ncclResult_t result); /* publishes; on the thread of the caller if that waits */
+  const char* what;  /* for texts; NULL: ncclCommSplit */
 };
 ncclResult_t group_work(struct work* w);
 

@@ -10,6 +10,7 @@
 #include "fallback.h"
 #include "fork.h"
 #include "log.h"
+#include "windows.h"
 
 enum { MOST = 1 << 16 };
 
@@ -50,6 +51,7 @@ ncclComm_t comm_new(void) {
 
 static void release(ncclComm_t c) {
   registrations_free(c);
+  windows_free(c);
   pthread_mutex_lock(&lock);
   c->next = NULL;
   *last_free = c;

@@ -1,4 +1,4 @@
-/* Memory: allocation, registration, windows. */
+/* Memory: allocation and registration. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -8,6 +8,7 @@
 #include "fallback.h"
 #include "fork.h"
 #include "log.h"
+#include "windows.h"
 
 EXPORT(ncclResult_t, MemAlloc, void** ptr, size_t size) {
   if (ptr == NULL) return fail(ncclInvalidArgument, "ncclMemAlloc : ptr argument is NULL");
@@ -19,6 +20,7 @@ EXPORT(ncclResult_t, MemAlloc, void** ptr, size_t size) {
 
 EXPORT(ncclResult_t, MemFree, void* ptr) {
   if (ptr == NULL || after_fork()) return ncclSuccess;
+  windows_of_memory(ptr, cuda_size(ptr));
   return cuda_free(ptr);
 }
 
@@ -108,30 +110,4 @@ EXPORT(ncclResult_t, CommDeregister, const ncclComm_t comm, void* handle) {
     r = fail(ncclInvalidUsage, "ncclCommDeregister : handle %p is none of this communicator", handle);
   comm_leave(comm);
   return r;
-}
-
-/* Windows that other ranks' kernels read are not provided: Success and a NULL window is how NCCL
- * says so, and what its clients understand. */
-EXPORT(ncclResult_t, CommWindowRegister, ncclComm_t comm, void* buff, size_t size, ncclWindow_t* window, int flags) {
-  if (after_fork()) return fork_refusal("ncclCommWindowRegister");
-  ncclResult_t r = comm_enter(comm, "ncclCommWindowRegister", NEED_READY);
-  if (r != ncclSuccess) return r;
-  if (window == NULL || buff == NULL || size == 0)
-    r = fail(ncclInvalidArgument, "ncclCommWindowRegister : %s", window ? "expected a buffer and a size" : "win argument is NULL");
-  else if (flags & ~3)
-    r = fail(ncclInvalidArgument, "ncclCommWindowRegister : flags 0x%x: expected NCCL_WIN_DEFAULT or NCCL_WIN_COLL_SYMMETRIC", flags);
-  if (r == ncclSuccess) {
-    *window = NULL;
-    log_info(SUB_REG, comm->device, "ncclCommWindowRegister: windows are not supported by this library: the window is NULL, which clients take for that");
-  }
-  comm_leave(comm);
-  return r;
-}
-
-EXPORT(ncclResult_t, CommWindowDeregister, ncclComm_t comm, ncclWindow_t window) {
-  if (window == NULL || after_fork()) return ncclSuccess;
-  ncclResult_t r = comm_enter(comm, "ncclCommWindowDeregister", NEED_ALIVE);
-  if (r != ncclSuccess) return r;
-  comm_leave(comm);
-  return fail(ncclInvalidUsage, "ncclCommWindowDeregister : window %p is none of this library", (void*)window);
 }

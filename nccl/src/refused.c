@@ -8,23 +8,15 @@
 #define REFUSED(name, why) \
   EXPORT(ncclResult_t, name, void) { return fail(ncclInvalidUsage, "nccl" #name " : " why); }
 
-#define DEVICE "the device interface of NCCL is not supported: kernels of this library's channels are the way to communicate within kernels"
+#define DEVICE "of NCCL's device interface, windows, device communicators and barriers among GPUs that map each other's memory are supported alone"
 #define NEWER "not supported: this library is NCCL 2.28"
 #define ONE_SIDED "one-sided messages of NCCL 2.29 are not supported"
 #define PARAMETERS "NCCL's parameters are not those of this library: see docs/nccl.md for the variables that count"
 
-REFUSED(DevCommCreate, DEVICE)
-REFUSED(DevCommDestroy, DEVICE)
-REFUSED(LsaBarrierCreateRequirement, DEVICE)
 REFUSED(GinBarrierCreateRequirement, DEVICE)
-REFUSED(LLA2ACreateRequirement, DEVICE)
 REFUSED(GinInboxA2ACreateRequirement, DEVICE)
 REFUSED(GinOutboxCreateRequirement, DEVICE)
-REFUSED(GetLsaDevicePointer, DEVICE)
-REFUSED(GetPeerDevicePointer, DEVICE)
-REFUSED(GetLsaMultimemDevicePointer, DEVICE)
 REFUSED(GetMultimemDevicePointer, DEVICE)
-REFUSED(WinGetUserPtr, DEVICE)
 REFUSED(GetPeerDeviceLeInfo, DEVICE)
 REFUSED(GetMultimemDeviceLeInfo, DEVICE)
 REFUSED(GetCftDeviceLeInfo, DEVICE)
@@ -69,30 +61,11 @@ EXPORT(void, ParamDumpAll, void) { fail(ncclInvalidUsage, "ncclParamDumpAll : " 
 struct team {
   int ranks, rank, stride;
 };
-static struct team world(ncclComm_t comm) {
-  if (comm_enter(comm, "ncclTeamWorld", NEED_READY) != ncclSuccess) return (struct team){0, 0, 1};
-  struct team t = {comm->nranks, comm->rank, 1};
-  comm_leave(comm);
-  return t;
-}
-EXPORT(struct team, TeamWorld, ncclComm_t comm) { return world(comm); }
-EXPORT(struct team, TeamLsa, ncclComm_t comm) {
-  struct team t = world(comm);
-  return (struct team){1, 0, t.stride};
-}
-EXPORT(struct team, TeamRail, ncclComm_t comm) { return world(comm); }
-EXPORT(struct team, TeamCft, ncclComm_t comm) { return (struct team){1, 0, world(comm).stride}; }
-EXPORT(struct team, TeamCftMultimem, ncclComm_t comm) { return (struct team){1, 0, world(comm).stride}; }
-EXPORT(int, TeamRankToWorld, ncclComm_t comm, struct team team, int rank) {
-  struct team w = world(comm);
-  return w.rank + (rank - team.rank) * team.stride;
-}
-EXPORT(int, TeamRankToLsa, ncclComm_t comm, struct team team, int rank) {
+EXPORT(struct team, TeamCft, ncclComm_t comm) {
   (void)comm;
-  return rank == team.rank ? 0 : -1;
+  return (struct team){1, 0, 1};
 }
-EXPORT(int, LLA2ACalcSlots, int count, int size) {
-  (void)count;
-  (void)size;
-  return 0;
+EXPORT(struct team, TeamCftMultimem, ncclComm_t comm) {
+  (void)comm;
+  return (struct team){1, 0, 1};
 }

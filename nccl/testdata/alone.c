@@ -237,7 +237,7 @@ static void memory(ncclComm_t c, ncclComm_t other) {
   FAILS(ncclCommWindowRegister(c, p, 0, &window, 0), ncclInvalidArgument, "expected a buffer and a size");
   FAILS(ncclCommWindowRegister(c, p, 8, NULL, 0), ncclInvalidArgument, "win argument is NULL");
   NCCL(ncclCommWindowDeregister(c, NULL));
-  FAILS(ncclCommWindowDeregister(c, (ncclWindow_t)p), ncclInvalidUsage, "none of this library");
+  FAILS(ncclCommWindowDeregister(c, (ncclWindow_t)p), ncclInvalidUsage, "none of this communicator");
   NCCL(ncclMemFree(p));
 }
 

@@ -1,0 +1,28 @@
+package nccl
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// windowsOn is the environment of programs whose kernels use windows.
+func windowsOn(t *testing.T) []string {
+	t.Helper()
+	env := onGPUs(t)
+	kernel := filepath.Join(t.TempDir(), "kernel.so")
+	run(t, exec.Command("cc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", kernel, "testdata/windows_kernel.c"))
+	return append(env, "TEST_KERNEL="+kernel)
+}
+
+// Kernels reach the memory of all ranks through windows and meet at barriers, by NCCL's layouts.
+func TestWindows(t *testing.T) {
+	env := windowsOn(t)
+	for _, n := range []int{2, 4} {
+		ranksWith(t, "windows.c", n, env)
+	}
+	ranksWith(t, "windows_one.c", 1, env)
+}
+
+// A rank that dies while others register is named to them.
+func TestWindowsKilled(t *testing.T) { ranksWith(t, "windows_killed.c", 3, windowsOn(t), 2) }
