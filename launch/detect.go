@@ -11,6 +11,8 @@ import (
 // PyTorchJob is the Name of the engine that has no variables of its own.
 const PyTorchJob = "PyTorchJob"
 
+const torchrun = "torchrun"
+
 // rule is how one engine is recognized.
 type rule struct {
 	name string
@@ -32,7 +34,7 @@ func (r rule) origin() string {
 // rules are tried in order: engines that run inside another come first.
 var rules = []rule{
 	{name: "mscclpp-run", role: RoleRank, need: []string{Mark, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, read: readTorch},
-	{name: "torchrun", role: RoleRank, need: []string{"TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, read: readTorch},
+	{name: torchrun, role: RoleRank, need: []string{"TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, read: readTorch},
 	{name: "jsrun", role: RoleRank, need: []string{"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"}, not: has("FLUX_TASK_RANK"), read: func(r *reader, e *Engine) {
 		r.rank(e, "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE")
 		r.port(e, "LSB_JOBID")
@@ -93,29 +95,58 @@ var rules = []rule{
 // engine that make no sense are an error, since a guess would start a job of the wrong
 // size.
 func Detect(getenv func(string) string) (Engine, error) {
-next:
-	for _, rule := range rules {
-		for _, name := range rule.need {
-			if getenv(name) == "" {
-				continue next
-			}
-		}
-		if rule.not != nil && rule.not(getenv) {
+	for i, rule := range rules {
+		if !rule.matches(getenv) {
 			continue
 		}
-		r := &reader{get: getenv}
-		e := Engine{Name: rule.name, Role: rule.role}
-		rule.read(r, &e)
-		r.master(&e, "MASTER_ADDR", "MASTER_PORT")
-		if r.err == nil {
-			r.err = e.check()
+		e, err := rule.engine(getenv)
+		if err == nil && rule.name == torchrun && e.World == 1 {
+			err = startedWithin(rules[i+1:], getenv)
 		}
-		if r.err != nil {
-			return Engine{}, fmt.Errorf("%s: %w", rule.origin(), r.err)
+		if err != nil {
+			return Engine{}, fmt.Errorf("%s: %w", rule.origin(), err)
 		}
 		return e, nil
 	}
 	return Engine{}, half(getenv)
+}
+
+// matches reports whether the variables of the engine are there.
+func (r rule) matches(getenv lookup) bool {
+	for _, name := range r.need {
+		if getenv(name) == "" {
+			return false
+		}
+	}
+	return r.not == nil || !r.not(getenv)
+}
+
+// engine is what the variables say.
+func (r rule) engine(getenv lookup) (Engine, error) {
+	read := &reader{get: getenv}
+	e := Engine{Name: r.name, Role: r.role}
+	r.read(read, &e)
+	read.master(&e, "MASTER_ADDR", "MASTER_PORT")
+	if read.err != nil {
+		return Engine{}, read.err
+	}
+	return e, e.check()
+}
+
+// startedWithin refuses a job of one rank where another engine made this process one of several:
+// a script that torchrun started has run mpirun, say, and each of its ranks would be a job of its
+// own. Nothing tells which of the two is within the other.
+func startedWithin(others []rule, getenv lookup) error {
+	for _, rule := range others {
+		if rule.role != RoleRank || rule.name == "environment" || !rule.matches(getenv) {
+			continue
+		}
+		if e, err := rule.engine(getenv); err == nil && e.World > 1 {
+			return fmt.Errorf("%w: RANK=0 WORLD_SIZE=1, and %s made this process rank %d of %d: expected one of them: unset TORCHELASTIC_RUN_ID, RANK and WORLD_SIZE where %s is the inner one, else the variables of %s; mscclpp-run --standalone goes by neither",
+				framework.ErrInvalid, e.Name, e.Rank, e.World, e.Name, e.Name)
+		}
+	}
+	return nil
 }
 
 // check refuses places that cannot be.

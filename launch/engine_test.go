@@ -141,6 +141,35 @@ func TestDetectRefusesNonsense(t *testing.T) {
 	}
 }
 
+// A script that torchrun started as its one rank may run mpirun, whose ranks inherit torchrun's
+// variables: each would be a job of its own. Jobs of several ranks are torchrun's, also where
+// another engine has started torchrun on each host.
+func TestTorchrunAroundAnotherEngine(t *testing.T) {
+	const (
+		one   = "TORCHELASTIC_RUN_ID=x RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=m MASTER_PORT=5 "
+		four  = "TORCHELASTIC_RUN_ID=x RANK=2 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=4 MASTER_ADDR=m MASTER_PORT=5 "
+		mpi   = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=2"
+		alone = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1"
+	)
+	for env, want := range map[string]string{
+		one + mpi: "Open MPI made this process rank 1 of 2",
+		one + "SLURM_STEP_ID=0 SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=2 SLURM_STEP_TASKS_PER_NODE=4":             "Slurm made this process rank 2 of 4",
+		one + "PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=2":                                                     "PMI made this process rank 1 of 2",
+		one + "FLUX_TASK_RANK=1 FLUX_JOB_SIZE=2 FLUX_TASK_LOCAL_ID=1 FLUX_JOB_NNODES=1":                                       "Flux made this process rank 1 of 2",
+		one + "JSM_NAMESPACE_RANK=1 JSM_NAMESPACE_SIZE=2 JSM_NAMESPACE_LOCAL_RANK=1 JSM_NAMESPACE_LOCAL_SIZE=2 LSB_JOBID=123": "jsrun made this process rank 1 of 2",
+	} {
+		_, err := Detect(environment(env))
+		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "torchrun") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, expected an error with torchrun and %q", env, err, want)
+		}
+	}
+	for _, env := range []string{four + mpi, one + alone, one} {
+		if e, err := Detect(environment(env)); err != nil || e.Name != "torchrun" {
+			t.Errorf("%s: %q, %v: expected torchrun", env, e.Name, err)
+		}
+	}
+}
+
 // Half of a place is no job of this process alone: the error names what is missing.
 func TestDetectRefusesHalves(t *testing.T) {
 	for env, missing := range map[string]string{

@@ -26,14 +26,17 @@ func TestPluginsVerbNamesWhyOneIsRejected(t *testing.T) {
 		t.Errorf("code %d, %s, %s", code, out, errs)
 	}
 	for _, more := range [][]string{{"plain"}, {"--options", "plain"}, {"--format", "json", "plain"}} {
-		code, _, errs := runs(command(t, args(more...)...))
+		code, out, errs := runs(command(t, args(more...)...))
 		if code != 1 || !strings.Contains(errs, "plain") || !strings.Contains(errs, "permission to execute") {
 			t.Errorf("%v: code %d, %s: expected 1 and the reason", more, code, errs)
 		}
+		if more[0] == "--options" && strings.Contains(out, "DEFAULT") {
+			t.Errorf("%v: %s: expected no empty table", more, out)
+		}
 	}
-	code, _, errs = runs(command(t, args("plian")...))
-	if code != 1 || !strings.Contains(errs, `did you mean "plain"?`) {
-		t.Errorf("code %d, %s", code, errs)
+	code, out, errs = runs(command(t, args("plian")...))
+	if code != 1 || out != "" || !strings.Contains(errs, `did you mean "plain"?`) {
+		t.Errorf("code %d, %s, %s: expected the reason without an empty table", code, out, errs)
 	}
 	code, _, errs = runs(command(t, args("--format", "xml")...))
 	if code != 2 || !strings.Contains(errs, "expected table or json") {

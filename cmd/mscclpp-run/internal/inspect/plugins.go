@@ -139,8 +139,10 @@ func (f *found) kinds() []string {
 
 func pluginTable(env *verb.Env, list []found) error {
 	w := tabwriter.NewWriter(env.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tVERSION\tPROTOCOL\tCHANNELS\tIMAGES\tFILE")
 	for i := range list {
+		if i == 0 {
+			fmt.Fprintln(w, "NAME\tVERSION\tPROTOCOL\tCHANNELS\tIMAGES\tFILE")
+		}
 		f := &list[i]
 		if f.err != nil {
 			fmt.Fprintf(w, "%s\t-\t-\trejected\t\t%s\n", f.Name, f.Path)
@@ -179,12 +181,17 @@ func pluginReasons(env *verb.Env, list []found, which func(*found) bool) error {
 	return nil
 }
 
-// pluginOptions prints the schema of each transport, which is its own.
+// pluginOptions prints the schema of each transport, which is its own. Where there is nothing to
+// show there is no head either: the reasons stand alone.
 func pluginOptions(env *verb.Env, list []found) error {
 	w := tabwriter.NewWriter(env.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "KEY\tTYPE\tDEFAULT\tMEANING")
+	head := false
 	for i := range list {
 		for _, o := range list[i].info.Schema {
+			if !head {
+				fmt.Fprintln(w, "KEY\tTYPE\tDEFAULT\tMEANING")
+				head = true
+			}
 			fmt.Fprintf(w, "transport.%s.%s\t%s\t%s\t%s\n", list[i].Name, o.Name, o.Type, o.Default, o.Help)
 		}
 	}
