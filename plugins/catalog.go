@@ -131,7 +131,10 @@ func (c Catalog) places() []string {
 	if len(out) == 0 {
 		out = []string{"a folder of plugins.dirs (MSCCLPP_PLUGINS__DIRS), of which none is configured"}
 	}
-	if c.BuiltIn != "" {
+	switch {
+	case slices.Contains(out, c.BuiltIn):
+		return out
+	case c.BuiltIn != "":
 		return append(out, c.BuiltIn)
 	}
 	return append(out, "or beside the program, where no folder has plugins: looked in "+strings.Join(builtInPlaces(), ", "))

@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,6 +61,9 @@ func TestCatalogFind(t *testing.T) {
 		if framework.Class(err) != want.class || !strings.Contains(err.Error(), want.text) {
 			t.Errorf("%s: got %v, expected %v with %q", name, err, want.class, want.text)
 		}
+	}
+	if _, _, err := (Catalog{Dirs: []string{first}, BuiltIn: first}).Find("xgmi90"); strings.Count(fmt.Sprint(err), first) != 1 {
+		t.Errorf("the built-in folder that is configured as well: got %v, expected it once", err)
 	}
 	if _, _, err := (Catalog{}).Find("shm"); !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "MSCCLPP_PLUGINS__DIRS") {
 		t.Errorf("empty catalog: got %v", err)

@@ -60,6 +60,36 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// A rank whose output is lost blames nobody, and is blamed by nobody: one line says why, and the
+// launcher's which rank it was.
+func TestFullDiskOfAJob(t *testing.T) {
+	for name, args := range map[string][]string{
+		"bench": {"bench", "allreduce", "-b", "4:64"}, "json": {"bench", "allreduce", "-b", "4:64", "--format", "json"}, "plot": {"bench", "allreduce", "-b", "64", "--plot", "/dev/full"},
+		"check": {"check", "--at-most", "3"}, "cases": {"check", "--list"}, "tune": {"tune", "allreduce", "-b", "1K"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer full.Close()
+			c := command(t, append([]string{"-n", "2", "--set", "plugins.embed=tcp", "--set", "transports=tcp"}, append(args, "--device", "host")...)...)
+			c.Env = append(c.Env, "MSCCLPP_OBSERVE__ENABLED=false")
+			var errs strings.Builder
+			c.Stderr = &errs
+			if name != "plot" {
+				c.Stdout = full
+			}
+			_ = c.Run() // the code says it
+			code, lines := c.ProcessState.ExitCode(), strings.Split(strings.TrimSpace(errs.String()), "\n")
+			if code != 1 || len(lines) != 2 || strings.Count(errs.String(), "no space left on device") != 1 || strings.Count(errs.String(), "rank 0 (pid ") != 1 {
+				t.Errorf("code %d, %s: expected 1, the reason, and the rank", code, errs.String())
+			}
+		})
+	}
+}
+
 // A place where a drawing cannot be is found before anything is measured.
 func TestPlotThatCannotBe(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "no", "x.svg")

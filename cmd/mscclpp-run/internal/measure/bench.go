@@ -197,23 +197,24 @@ func (f *benchFlags) run(env *verb.Env) error {
 		line := verb.NewProgress(env.Stderr)
 		defer line.Clear()
 		var rows []report.Row
+		var lost error
 		err = bench.RunAll(ctx, g, f.all, served(g.job), &bench.Verifier{Reference: collectivetest.Reference{}},
 			func(c bench.Collective, bytes int64) { line.Show("%s of %s", c, sizes.Format(bytes)) },
 			func(r report.Row) error {
 				line.Clear()
 				rows = append(rows, r)
-				if err := out.Row(r); err != nil || !env.OutputClosed() {
-					return err
+				if lost = ofOutput(out.Row(r)); lost != nil || env.OutputClosed() {
+					return bench.ErrStop
 				}
-				return bench.ErrStop
+				return nil
 			})
 		if errors.Is(err, bench.ErrStop) {
-			return nil
+			return lost
 		}
 		if err != nil || g.Rank() != 0 {
 			return err
 		}
-		if err := errors.Join(out.Close(), f.draw(rows)); err != nil {
+		if err := ofOutput(errors.Join(out.Close(), f.draw(rows))); err != nil {
 			return err
 		}
 		return wrongResults(rows)

@@ -123,7 +123,7 @@ func verdict(w io.Writer, passed, failed int, stopped error) error {
 		fmt.Fprintf(w, "stopped, cases not run count as failed: %v\n", stopped)
 	}
 	if _, err := fmt.Fprintf(w, "%d passed, %d failed\n", passed, failed); stopped == nil {
-		return err
+		return ofOutput(err)
 	}
 	return stopped
 }
@@ -161,7 +161,7 @@ func list(env *verb.Env, g *group, cases []matrix.Case) error {
 	}
 	for _, c := range cases {
 		if _, err := fmt.Fprintln(env.Stdout, c); err != nil {
-			return err
+			return ofOutput(err)
 		}
 	}
 	return nil

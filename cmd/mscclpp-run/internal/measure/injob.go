@@ -17,8 +17,8 @@ import (
 )
 
 // inJob joins the job that this process is a rank of, and leaves it afterwards. An
-// error of the work ends the job: the others learn of it, and do not wait for a rank
-// that gave up. device is what the flag of this name says: "" leaves it to the
+// error of the work ends the job, but for one of the output: the others learn of it, and
+// do not wait for a rank that gave up. device is what the flag of this name says: "" leaves it to the
 // configuration, and takes a GPU if that is silent and there is one.
 func inJob(device string, work func(context.Context, *group) error) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -52,14 +52,28 @@ func inJob(device string, work func(context.Context, *group) error) (err error) 
 	if err == nil {
 		err = work(ctx, g)
 	}
-	if err != nil {
-		var quiet *verb.Error
-		if !errors.As(err, &quiet) {
-			job.World.Abort(err)
-		}
-		return err
+	var quiet *verb.Error
+	var output outputError
+	switch {
+	case err == nil, errors.As(err, &output):
+		return errors.Join(err, job.World.Barrier(ctx)) // no rank leaves while another still measures
+	case !errors.As(err, &quiet):
+		job.World.Abort(err)
 	}
-	return job.World.Barrier(ctx) // no rank leaves while another still measures
+	return err
+}
+
+// outputError is of what rank 0 prints or writes: a disk that is full, say. It is no failure of the
+// job: the other ranks end as they would without it, and blame nobody.
+type outputError struct{ error }
+
+func (e outputError) Unwrap() error { return e.error }
+
+func ofOutput(err error) error {
+	if err == nil {
+		return nil
+	}
+	return outputError{err}
 }
 
 // settle makes a first call where ranks do not all share memory: that call finds out which

@@ -111,9 +111,9 @@ func (f *tuneFlags) run(env *verb.Env) error {
 			fmt.Fprintf(env.Stderr, "mscclpp-run: tune: no time for %d of the sizes: they have no row; see --budget\n", found.Skipped)
 		}
 		s := served(g.job)
-		return f.write(env.Stdout, found.Rows,
+		return ofOutput(f.write(env.Stdout, found.Rows,
 			fmt.Sprintf("Measured by mscclpp-run tune %s with %d ranks%s, %v", version.Full(), g.Size(), hosts(g.job.Comm.Shared()), f.options.Type),
-			fmt.Sprintf("and %v where something is reduced; device of rank 0: %s, transport: %s.", f.options.Op, s.Device, s.Transport))
+			fmt.Sprintf("and %v where something is reduced; device of rank 0: %s, transport: %s.", f.options.Op, s.Device, s.Transport)))
 	})
 }
 
