@@ -2,6 +2,7 @@ package collectives_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -60,6 +61,7 @@ func hosts(t *testing.T, at []string, network bool, o collectives.Options, f fun
 // hostsOver is hosts with a network that signals in some way, and may be another one for some ranks.
 func hostsOver(t *testing.T, at []string, signal framework.Signal, o collectives.Options, f func(ctx context.Context, c *collectives.Comm) error, change ...func(rank int, wire framework.Transport) framework.Transport) {
 	t.Helper()
+	o.Scratch = cmp.Or(o.Scratch, littleScratch)
 	across := func(r int, plain framework.Transport) (w framework.Transport) {
 		w = wire{portsOnly{plain}, signal}
 		for _, f := range change {

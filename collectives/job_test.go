@@ -41,6 +41,10 @@ func TestMain(m *testing.M) {
 // prefault is what programs have, too: filling all scratch takes longer than most tests.
 var prefault = host.Prefault(1 << 20)
 
+// littleScratch is for tests that do not need more: those of hundreds of jobs would spend most of their time on pages of
+// 32 MiB for each rank, which shm maps for each peer.
+const littleScratch = 4 << 20
+
 // open makes one rank's communicator over an embedded shm transport.
 func open(ctx context.Context, boot framework.Bootstrap, o collectives.Options) (*collectives.Comm, func() error, error) {
 	dev, err := host.Open(prefault)

@@ -103,7 +103,7 @@ func TestBytesOfRoots(t *testing.T) {
 		{"aabbcc", "hierarchical_large", func(h string) int { return map[bool]int{true: bytes / 2, false: bytes / 4}[h == "a"] }, func(string) int { return bytes / 2 }},
 	} {
 		at := strings.Split(x.layout, "")
-		hosts(t, at, true, collectives.Options{}, func(_ context.Context, c *collectives.Comm) error {
+		hosts(t, at, true, collectives.Options{Scratch: collectives.HostScratch}, func(_ context.Context, c *collectives.Comm) error {
 			b := make([]byte, 2*bytes)
 			for _, kind := range []collectives.Collective{collectives.Broadcast, collectives.Reduce} {
 				call := func() error {
