@@ -25,7 +25,7 @@ toy=$out/toy
 	cd examples/vendor-device
 	"$go" vet ./...
 	"$go" test ./...
-	make GO="$go" OUT="$toy"
+	make GO="$go" OUT="$toy" STORE="${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mscclpp-go/built"
 )
 bin/mscclpp-run conform --device "$toy/libtoy.so" --kernels "$toy/mscclpp-transport-toylink.kernels/conform-toy1.so" --option memory=67108864
 bin/mscclpp-run --config "$toy/job.yaml" -n 2 check
