@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/coverage"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/crosshost"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/lanes"
@@ -27,7 +28,7 @@ func (c *Comm) SetPacketEpoch(epoch uint64) { c.overHosted().TwoLevel().SetPacke
 func (c *Comm) Packets() (on bool, epochs uint64) { return c.overHosted().TwoLevel().Packets() }
 
 // Covered is what transports have kernels for, in words.
-func Covered(c *comm.Communicator) string { return coverageOf(c).String() }
+func Covered(c *comm.Communicator) string { return coverage.Of(c).String() }
 
 // Divide makes hosts of more than most ranks count as several, until restore.
 func Divide(most int) (restore func()) {

@@ -3,6 +3,7 @@ package collectives
 import (
 	"context"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/coverage"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/inside"
@@ -18,11 +19,11 @@ import (
 
 // overHosts makes the engine for ranks on such hosts, which do not share memory for the reason apart; for what
 // kernels leave, or for all collectives.
-func (c *Comm) overHosts(apart error, hosts [][]int, left remainder) (engine.Engine, error) {
+func (c *Comm) overHosts(apart error, hosts [][]int, left coverage.Remainder) (engine.Engine, error) {
 	of := c.opts
 	o := inter.Options{
 		Scratch: of.Scratch, Describe: describing(c.choice.name), Apart: apart, Hosts: hosts,
-		Kinds: left.kinds(), Last: left.inPart,
+		Kinds: left.Kinds(), Last: left.InPart,
 		Inside: func(ctx context.Context, group *comm.Communicator, blocks int) (inside.Ranks, error) {
 			return newHostRanks(ctx, group, of, blocks)
 		},

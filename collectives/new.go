@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/coverage"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/intra"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/scaling"
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -83,7 +84,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 // assemble makes the engines for ranks that do, or do not, all share memory.
 func (c *Comm) assemble(ctx context.Context, reach comm.Reach, route choose.Route) error {
 	if reach.Apart != nil {
-		e, err := c.overHosts(reach.Apart, reach.Groups, remainder{})
+		e, err := c.overHosts(reach.Apart, reach.Groups, coverage.Remainder{})
 		if c.refused = err; err == nil {
 			c.engines = append(c.engines, e, c.program)
 		}
@@ -99,7 +100,7 @@ func (c *Comm) assemble(ctx context.Context, reach comm.Reach, route choose.Rout
 		return err
 	}
 	c.engines = append(c.engines, e)
-	if left := leftByKernels(c.comm); len(left.kinds()) > 0 {
+	if left := coverage.Left(c.comm); len(left.Kinds()) > 0 {
 		if e, err := c.overHosts(errNoKernels, nil, left); err == nil { // else calls say which kernel is missing
 			c.engines = append(c.engines, e)
 		}

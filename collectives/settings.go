@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/coverage"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 )
@@ -38,7 +39,7 @@ func settings(c *comm.Communicator, o *Options) ([]setting, error) {
 	all := []setting{
 		{"device", c.Device().Info().Device.Type},
 		{"kinds of channels of the transports", fmt.Sprint(kinds)},
-		{"collectives that the transports have kernels for", coverageOf(c).String()},
+		{"collectives that the transports have kernels for", coverage.Of(c).String()},
 		{"comm.scratch", bytesText(o.Scratch)},
 		{"comm.max_blocks", fmt.Sprint(o.MaxBlocks)},
 		{"collectives.copy_engines", fmt.Sprint(!o.NoCopies)},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/coverage"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 )
@@ -14,7 +15,7 @@ func together(ctx context.Context, c *comm.Communicator) (comm.Reach, error) {
 	switch {
 	case !c.Offers(framework.KindMemory):
 		return comm.Reach{Apart: fmt.Errorf("%w: none of the configured transports has memory channels", framework.ErrUnsupported)}, nil
-	case len(coverageOf(c)) == 0 && c.Offers(framework.KindPort):
+	case len(coverage.Of(c)) == 0 && c.Offers(framework.KindPort):
 		return comm.Reach{Apart: errNoKernels}, nil
 	}
 	switch {

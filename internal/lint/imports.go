@@ -51,6 +51,7 @@ var directions = []direction{
 	{of: "collectives/internal/inter/staged", may: append([]string{"collectives/internal/inter/enqueue"}, sharedByEngines...), why: "no engine knows another one"},
 	{of: "collectives/internal/inter/direct", may: append([]string{"collectives/internal/inter/enqueue"}, sharedByEngines...), why: "no engine knows another one"},
 	{of: "collectives/internal/kernelargs", may: []string{"framework/", "collectives/kernels"}, why: "arguments of kernels do not know the packages that fill them"},
+	{of: "collectives/internal/coverage", may: []string{"framework/", "collectives/internal/choose", "collectives/internal/engine", "collectives/internal/kernelargs"}, why: "it describes kernels, and knows no engine"},
 	{of: "collectives/internal/engine", may: []string{"framework/", "collectives/internal/kernelargs"}, why: "what engines have in common knows none of them"},
 	{of: "collectives/internal/choose/", may: []string{"framework/", "collectives/internal/choose/", "collectives/internal/engine", "collectives/internal/kernelargs"},
 		why: "choosing depends on tables and offers, and knows no engine"},

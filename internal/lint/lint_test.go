@@ -127,12 +127,15 @@ func TestRulesFindWhatTheyAreFor(t *testing.T) {
 	}
 }
 
-// A package may have so many lines, and none more.
+// A package may have so many lines, and none more; a face fewer.
 func TestSizes(t *testing.T) {
-	for lines, found := range map[int]int{maxPackage: 0, maxPackage + 1: 1} {
-		f := newFile("a/a.go", "// Package a is an example.\npackage a\n"+strings.Repeat("// line\n", lines-2))
-		if got := Sizes([]*File{f}); len(got) != found {
-			t.Errorf("%d lines: %v, expected %d problems", lines, got, found)
+	for _, c := range []struct {
+		path         string
+		lines, found int
+	}{{"a/a.go", maxPackage, 0}, {"a/a.go", maxPackage + 1, 1}, {"collectives/a.go", 2000, 0}, {"collectives/a.go", 2001, 1}, {"collectives/a/a.go", 2001, 0}, {"framework/comm/a.go", 2001, 1}} {
+		f := newFile(c.path, "// Package a is an example.\npackage a\n"+strings.Repeat("// line\n", c.lines-2))
+		if got := Sizes([]*File{f}); len(got) != c.found {
+			t.Errorf("%s of %d lines: %v, expected %d problems", c.path, c.lines, got, c.found)
 		}
 	}
 }

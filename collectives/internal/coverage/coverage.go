@@ -1,4 +1,5 @@
-package collectives
+// Package coverage says which calls the kernels of transports serve, and which are left for port channels.
+package coverage
 
 import (
 	"fmt"
@@ -8,38 +9,39 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
+	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // covered is a collective for which transports have kernels over shared memory. SendRecv stands for all messages.
 type covered struct {
-	collective Collective
+	collective collective.Kind
 	calls      []string // those that are served whatever their size and their buffers; nil: all
 }
 
 func (x covered) inPart() bool { return x.calls != nil }
 
-// coverage lists them: the same on all ranks, since engines are chosen by it.
-type coverage []covered
+// List is of the collectives with kernels: the same on all ranks, since engines are chosen by it.
+type List []covered
 
-// coverageOf is what the kernels of all transports cover.
-func coverageOf(c *comm.Communicator) (list coverage) {
+// Of is what the kernels of all transports cover.
+func Of(c *comm.Communicator) (list List) {
 	found := engine.Discover(c.Kernels(), min(c.Size(), kernelargs.MaxRanks)) // more of them count as several hosts
-	for k := AllReduce; k < AllToAllV; k++ {
+	for k := collective.AllReduce; k < collective.AllToAllV; k++ {
 		of := slices.DeleteFunc(slices.Clone(found.Collectives), func(x *engine.Kernel) bool { return x.Kind != k })
 		if len(of) > 0 {
 			list = append(list, covered{k, callsOf(k, of)})
 		}
 	}
 	if len(found.Messages) > 0 {
-		list = append(list, covered{SendRecv, nil})
+		list = append(list, covered{collective.SendRecv, nil})
 	}
 	return list
 }
 
 // callsOf describes the calls of a collective that kernels serve, nil if these are all.
-func callsOf(k Collective, of []*engine.Kernel) []string {
+func callsOf(k collective.Kind, of []*engine.Kernel) []string {
 	of = slices.DeleteFunc(slices.Clone(of), func(x *engine.Kernel) bool {
 		t := choose.TraitsOf(x.Algorithm, k)
 		return t.LL || t.Reach != 0 || t.OutOfPlace || t.Copies || t.Ranks != 0
@@ -74,7 +76,8 @@ func callsOf(k Collective, of []*engine.Kernel) []string {
 // among reports whether a name is in a list that has all if it is empty.
 func among(list []string, name string) bool { return len(list) == 0 || slices.Contains(list, name) }
 
-func (l coverage) String() string {
+// String has the collectives, and behind one that is served in part its calls.
+func (l List) String() string {
 	var words []string
 	for _, x := range l {
 		word := x.collective.String()
@@ -86,25 +89,26 @@ func (l coverage) String() string {
 	return fmt.Sprint(words)
 }
 
-// remainder is what kernels leave for port channels.
-type remainder struct {
-	whole  []Collective // that have no kernels
-	inPart []Collective // those with kernels that do not serve all calls
+// Remainder is what kernels leave for port channels.
+type Remainder struct {
+	Whole  []collective.Kind // that have no kernels
+	InPart []collective.Kind // those with kernels that do not serve all calls
 }
 
-func (r remainder) kinds() []Collective { return slices.Concat(r.whole, r.inPart) }
+// Kinds are all of them.
+func (r Remainder) Kinds() []collective.Kind { return slices.Concat(r.Whole, r.InPart) }
 
-// leftByKernels is what the kernels of transports do not cover.
-func leftByKernels(c *comm.Communicator) (r remainder) {
-	covers := coverageOf(c)
-	for k := AllReduce; k < collectives; k++ {
+// Left is what the kernels of transports do not cover.
+func Left(c *comm.Communicator) (r Remainder) {
+	covers := Of(c)
+	for k := collective.AllReduce; k < collective.Kinds; k++ {
 		i := slices.IndexFunc(covers, func(x covered) bool { return x.collective == k })
 		switch {
-		case k >= AllToAllV && k != SendRecv:
+		case k >= collective.AllToAllV && k != collective.SendRecv:
 		case i < 0:
-			r.whole = append(r.whole, k)
+			r.Whole = append(r.Whole, k)
 		case covers[i].inPart():
-			r.inPart = append(r.inPart, k)
+			r.InPart = append(r.InPart, k)
 		}
 	}
 	return r
