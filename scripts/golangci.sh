@@ -32,10 +32,23 @@ if [ -z "$lint" ]; then
 	fi
 	lint=$tools/golangci-lint
 fi
-# Its cache names files by their paths: that of another copy of this tree, which may
-# be gone, would be an error.
-export GOLANGCI_LINT_CACHE=$PWD/bin/golangci-cache
-# So does what cgo wrote, which builds with -trimpath share between copies.
+# Its cache, and what cgo writes without -trimpath, name files by their paths. So all copies of this tree are looked at in one
+# place, one at a time: a new clone finds what the last one left, and takes a quarter of the time. A copy that comes
+# meanwhile, or that is not in git, is looked at where it is.
+kept=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mscclpp-go/linted
 export GOFLAGS=-tags=grpcnotrace
-# The lock is one of the machine: another copy of this tree may be looked at meanwhile.
-exec "$lint" run --allow-parallel-runners ./...
+mkdir -p "$kept"
+exec 9>"$kept/lock"
+if [ -e .git ] && flock -n 9; then
+	export GOLANGCI_LINT_CACHE=$kept/cache
+	rm -rf "$kept/tree"
+	mkdir "$kept/tree"
+	git ls-files -z -co --exclude-standard |
+		xargs -0 sh -c 'for f; do if [ -e "$f" ] || [ -L "$f" ]; then printf "%s\0" "$f"; fi; done' sh |
+		tar -c --null -T - | tar -x -C "$kept/tree"
+	cd "$kept/tree"
+else
+	export GOLANGCI_LINT_CACHE=$PWD/bin/golangci-cache
+fi
+# The lock of golangci-lint is one of the machine: another copy of this tree may be looked at meanwhile.
+"$lint" run --allow-parallel-runners ./... 9>&-
