@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/arrange"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/counters"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/life"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/memory"
@@ -24,7 +25,7 @@ type Symmetric struct {
 	ID       uint64 // the same on all ranks
 	own      *Memory
 	peers    []negotiate.Remote
-	side     *sideBySide // of Arrange; nil: the peers' memory lies anywhere
+	side     *arrange.SideBySide // of Arrange; nil: the peers' memory lies anywhere
 
 	mu     sync.Mutex
 	pairs  []counters.Pair // of the channels over it
@@ -156,7 +157,7 @@ func (s *Symmetric) release(ctx context.Context) error {
 			r.Addr = 0
 		}
 	}
-	if err := s.side.close(ctx); first == nil {
+	if err := s.side.Close(ctx); first == nil {
 		first = err
 	}
 	return first

@@ -70,7 +70,6 @@ const (
 	opBarrier        = "barrier"
 	opAllGather      = "all-gather"
 	opExchange       = "exchange"
-	opArrange        = "arrange"
 	opReach          = negotiate.OpReach
 	opSurvey         = negotiate.OpSurvey
 	opReachPorts     = negotiate.OpReachPorts
