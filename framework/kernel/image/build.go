@@ -96,13 +96,9 @@ func buildOne(ctx context.Context, s *Spec, u unit, dir string, old *Image, opt 
 			return same, nil
 		}
 	}
-	place := opt.stored(u, &img, c)
-	data, built := fetch(place)
-	if !built {
-		if data, err = usual(ctx, c, s, u, opt.Headers); err != nil {
-			return Image{}, err
-		}
-		keep(place, data)
+	data, err := opt.obtain(ctx, c, s, u, &img)
+	if err != nil {
+		return Image{}, err
 	}
 	if img.Symbols, err = inspect(u.target.Kind, data); err != nil {
 		return Image{}, fmt.Errorf("kernel image %s: %w", img.ID, err)

@@ -81,18 +81,44 @@ type result struct {
 
 // proof is the file in opt.Proven that says that a build equalled the image: of the same sources, by the same
 // programs in the same way. "": there is no such folder, or one of the programs is not found.
-func (u unit) proof(img *Image, c compiler, opt Options) string {
-	about := u.making(img, c)
+func (u unit) proof(sources string, img *Image, c compiler, opt Options) string {
+	about := u.making(sources, img, c)
 	if opt.Proven == "" || about == nil {
 		return ""
 	}
 	return filepath.Join(opt.Proven, hash([]byte(strings.Join(append(about, img.SHA256), "\x00"))))
 }
 
-// making is all that decides the bytes of an image: its sources, the programs and the way; nil where one of the
-// programs is not found.
-func (u unit) making(img *Image, c compiler) []string {
-	about := append([]string{recipe, u.wrapper(), u.target.language(), img.Source, img.Layout, c.version}, img.Flags...)
+// proofs are those of an image's sources, and of what is left of them behind the preprocessor. The second is looked at where
+// the first does not exist, because it takes a run of the preprocessor.
+func (u unit) proofs(ctx context.Context, s *Spec, img *Image, c compiler, opt Options) (files []string, proven bool) {
+	first := u.proof(img.Source, img, c, opt)
+	if first == "" {
+		return nil, false
+	}
+	if _, err := os.Stat(first); err == nil {
+		return nil, true
+	}
+	files = []string{first}
+	if text := u.expanded(ctx, c, s, opt.Headers); text != "" {
+		files = append(files, u.proof(text, img, c, opt))
+		_, err := os.Stat(files[1])
+		proven = err == nil
+	}
+	return files, proven
+}
+
+// prove notes that a build equalled an image.
+func prove(files []string) {
+	for _, f := range files {
+		_ = os.WriteFile(f, nil, 0o644) // without it the image is built again
+	}
+}
+
+// making is all that decides the bytes of an image: its sources, or what stands for them, the programs and the way; nil where
+// one of the programs is not found.
+func (u unit) making(sources string, img *Image, c compiler) []string {
+	about := append([]string{recipe, u.wrapper(), u.target.language(), sources, img.Layout, c.version}, img.Flags...)
 	programs := []string{c.path}
 	if u.target.Kind == HSA {
 		programs = append(programs, linker)
@@ -150,8 +176,9 @@ func checkOne(ctx context.Context, s *Spec, u unit, dir string, img *Image, opt 
 		}
 		return r
 	}
-	proof := u.proof(img, c, opt)
-	if _, err := os.Stat(proof); err == nil {
+	proofs, proven := u.proofs(ctx, s, img, c, opt)
+	if proven {
+		prove(proofs)
 		r.proven = true
 		return r
 	}
@@ -162,8 +189,8 @@ func checkOne(ctx context.Context, s *Spec, u unit, dir string, img *Image, opt 
 		}
 		if hash(again) == img.SHA256 {
 			r.rebuilt = true
-			if proof != "" && r.differs == "" {
-				_ = os.WriteFile(proof, nil, 0o644) // without it the image is built again
+			if r.differs == "" {
+				prove(proofs)
 			}
 			return r
 		}

@@ -89,27 +89,17 @@ func compile(ctx context.Context, c compiler, s *Spec, u unit, headers string) (
 	}
 	defer os.RemoveAll(tmp)
 	out := filepath.Join(tmp, "image")
-	args := append(u.flags(), u.defines()...)
-	if u.target.Kind == PTX {
-		// A toolkit on the path is not used, so its version matters to nobody.
-		args = append(args, "-Wno-unknown-cuda-version")
-	}
-	for _, dir := range append([]string{headers}, s.folders()...) {
-		args = append(args, "-I"+dir)
-	}
-	args = append(args, "-x", u.target.language(), "-", "-o", out)
+	args := []string{"-o", out}
 	switch u.target.Kind {
 	case CPU:
 		args = append(args, "-lc")
 	case Own:
 		args = append(args, u.target.own.Libraries...)
 	}
-	cmd := exec.CommandContext(ctx, c.path, args...)
-	if cmd.Dir, err = filepath.Abs(s.dir); err != nil {
+	cmd, err := u.command(ctx, c, s, headers, args...)
+	if err != nil {
 		return nil, err
 	}
-	cmd.Args = absolute(cmd.Args)
-	cmd.Stdin = strings.NewReader(u.wrapper())
 	var messages bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &messages, &messages
 	if err := cmd.Run(); err != nil {
@@ -126,6 +116,93 @@ func compile(ctx context.Context, c compiler, s *Spec, u unit, headers string) (
 		data = uncommented(data)
 	}
 	return data, err
+}
+
+// command runs the compiler on the sources of a unit.
+func (u unit) command(ctx context.Context, c compiler, s *Spec, headers string, more ...string) (*exec.Cmd, error) {
+	args := append(u.flags(), u.defines()...)
+	if u.target.Kind == PTX {
+		// A toolkit on the path is not used, so its version matters to nobody.
+		args = append(args, "-Wno-unknown-cuda-version")
+	}
+	for _, dir := range append([]string{headers}, s.folders()...) {
+		args = append(args, "-I"+dir)
+	}
+	args = append(append(args, "-x", u.target.language(), "-"), more...)
+	cmd := exec.CommandContext(ctx, c.path, args...)
+	var err error
+	if cmd.Dir, err = filepath.Abs(s.dir); err != nil {
+		return nil, err
+	}
+	cmd.Args = absolute(cmd.Args)
+	cmd.Stdin = strings.NewReader(u.wrapper())
+	return cmd, nil
+}
+
+// expanded is a hash of what the compiler reads behind its preprocessor: the same for sources that differ in comments, in
+// spaces, or in what concerns other targets alone. "": it is not known.
+func (u unit) expanded(ctx context.Context, c compiler, s *Spec, headers string) string {
+	if u.target.Kind == Own { // a compiler of others may have no such step
+		return ""
+	}
+	cmd, err := u.command(ctx, c, s, headers, "-E", "-P")
+	if err != nil {
+		return ""
+	}
+	text, err := cmd.Output()
+	if err != nil {
+		return "" // the compiler proper has the words for it
+	}
+	if bytes.Contains(text, []byte(`R"`)) { // spaces of a raw string matter
+		return ""
+	}
+	return "behind the preprocessor: " + hash(spaced(text))
+}
+
+// spaced makes all space one, but in strings and around lines that are for the compiler's own eyes, as "#pragma unroll".
+func spaced(text []byte) []byte {
+	var b bytes.Buffer
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSpace(line)
+		directive := bytes.HasPrefix(line, []byte("#"))
+		if directive {
+			b.WriteByte('\n')
+		}
+		var quote, before byte
+		for i, c := range line {
+			switch {
+			case quote != 0 && before == '\\':
+				before = 0 // it is escaped
+				b.WriteByte(c)
+				continue
+			case quote != 0:
+				if c == quote {
+					quote = 0
+				}
+			case c == '"' || c == '\'' && (i == 0 || !isDigit(before)):
+				quote = c
+			case c == ' ' || c == '\t':
+				if before == ' ' {
+					continue
+				}
+				c = ' '
+			}
+			b.WriteByte(c)
+			before = c
+		}
+		switch {
+		case directive:
+			b.WriteByte('\n')
+		case len(line) > 0:
+			b.WriteByte(' ')
+		}
+	}
+	return b.Bytes()
+}
+
+// isDigit tells the separator of a number, as in 1'000, from a quote.
+func isDigit(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
 var (

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,10 +14,35 @@ import (
 // unused is how long an image stays in a store that nobody has asked for it.
 const unused = 30 * 24 * time.Hour
 
+// obtain takes the bytes of an image from the store, or makes them, and keeps them there. It looks there by the sources first,
+// and then by what is left of them behind the preprocessor.
+func (o *Options) obtain(ctx context.Context, c compiler, s *Spec, u unit, img *Image) ([]byte, error) {
+	place := o.stored(u, img.Source, img, c)
+	if data, built := fetch(place); built {
+		return data, nil
+	}
+	second := ""
+	if place != "" {
+		if text := u.expanded(ctx, c, s, o.Headers); text != "" {
+			second = o.stored(u, text, img, c)
+		}
+	}
+	data, built := fetch(second)
+	if !built {
+		var err error
+		if data, err = usual(ctx, c, s, u, o.Headers); err != nil {
+			return nil, err
+		}
+		keep(second, data)
+	}
+	keep(place, data)
+	return data, nil
+}
+
 // stored is the file of a store for an image: its name is made of all that decides the
 // bytes. A folder that others can write to is no store.
-func (o *Options) stored(u unit, img *Image, c compiler) string {
-	about := u.making(img, c)
+func (o *Options) stored(u unit, sources string, img *Image, c compiler) string {
+	about := u.making(sources, img, c)
 	if o.Store == "" || about == nil || ownfile.Folder(o.Store) != nil {
 		return ""
 	}
