@@ -62,6 +62,18 @@ func plainStores(o *object) int {
 	})
 }
 
+// withoutWaits removes all waits behind write-backs: the compiler's and those of the headers.
+func withoutWaits(o *object) int {
+	behind := false
+	return each(o, func(before, i *isa.Inst) []uint32 {
+		behind = before.Form != nil && before.Name == "buffer_wbl2" || behind && before.Name == "s_waitcnt"
+		if !behind || i.Name != "s_waitcnt" {
+			return nil
+		}
+		return []uint32{nop}
+	})
+}
+
 // oneRelease has the blocks of the first XCD alone write back, as if one block could do so for all.
 type oneRelease struct{ machine.Memory }
 
@@ -79,20 +91,20 @@ var planted = []struct {
 	arch  string
 	plant func(*object) int // how many instructions it has changed
 	wrap  func(machine.Memory) machine.Memory
-	inbox bool   // scratch is cached
-	of    string // collective and algorithm; "": those without packets
+	inbox bool // scratch is cached
+	// No wait counts write-backs, so that the store of a signal may pass them: what clang 19 made of some releases.
+	uncounted bool
+	of        string // collective and algorithm; "": those without packets
 }{
 	{name: "sc bits", arch: "gfx942", inbox: true, plant: plainStores, of: "allreduce oneshot_ll8"},
 	{name: "inv", arch: "gfx942", plant: without(func(_, i *isa.Inst) bool { return i.Name == "buffer_inv" }), of: "allreduce twophase_chunk"},
 	{name: "inv", arch: "gfx90a", plant: without(func(_, i *isa.Inst) bool { return i.Name == "buffer_wbinvl1_vol" || i.Name == "buffer_invl2" }), of: "allreduce twophase_chunk"},
 	{name: "wbl2", arch: "gfx942", plant: without(func(_, i *isa.Inst) bool { return i.Name == "buffer_wbl2" }), of: "allreduce zerocopy"},
 	{name: "wbl2", arch: "gfx90a", plant: without(func(_, i *isa.Inst) bool { return i.Name == "buffer_wbl2" }), of: "allreduce zerocopy"},
-	{name: "waitcnt", arch: "gfx942", plant: without(func(before, i *isa.Inst) bool {
-		return before.Form != nil && before.Name == "buffer_wbl2" && i.Name == "s_waitcnt"
-	})},
-	{name: "waitcnt", arch: "gfx90a", plant: without(func(before, i *isa.Inst) bool {
-		return before.Form != nil && before.Name == "buffer_wbl2" && i.Name == "s_waitcnt"
-	})},
+	{name: "waitcnt", arch: "gfx942", plant: withoutWaits},
+	{name: "waitcnt", arch: "gfx90a", plant: withoutWaits},
+	{name: "write-backs that are not waited for", arch: "gfx942", uncounted: true},
+	{name: "write-backs that are not waited for", arch: "gfx90a", uncounted: true},
 	{name: "cached inbox", arch: "gfx90a", inbox: true, of: "alltoall chunk"},
 	{name: "release of one block for all", arch: "gfx942", wrap: func(m machine.Memory) machine.Memory { return oneRelease{m} }, of: "allreduce zerocopy"},
 }
@@ -104,7 +116,7 @@ func TestPlanted(t *testing.T) {
 			if s.scratch = memory.Uncached; p.inbox {
 				s.scratch = memory.Coarse
 			}
-			s.options = machine.Options{Steps: 3_000_000}
+			s.options = machine.Options{Steps: 3_000_000, UncountedWriteBacks: p.uncounted}
 			s.plant = func(o *object) {
 				if p.plant != nil {
 					p.plant(o)

@@ -74,8 +74,8 @@ MSCCLPP_DEVICE void reduce_step(void* out, const Inputs& inputs, uint32_t n, uin
 // wait_word waits until *word has reached value.
 MSCCLPP_OUTLINED bool wait_word(const WaitControl* control, const uint64_t* word, uint64_t value, uint32_t kernel, uint32_t what,
                                 uint32_t peer, uint32_t* left) {
-  return wait_until(control, WaitSite{kernel, what, peer, value, left},
-                    [&](uint64_t& seen) MSCCLPP_LAMBDA { return (seen = load_acquire(word)) >= value; });
+  return MSCCLPP_ACQUIRED(wait_until(control, WaitSite{kernel, what, peer, value, left},
+                             [&](uint64_t& seen) MSCCLPP_LAMBDA { return (seen = MSCCLPP_POLL(word)) >= value; }));
 }
 
 }  // namespace collectives

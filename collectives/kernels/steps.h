@@ -43,7 +43,7 @@ MSCCLPP_DEVICE void step_signal(const StepArgs& a) {
       if ((a.wait >> s & 1) == 0 || awaited <= missing) continue;
       const uint64_t want = awaited - missing;
       const WaitSite site{kernel_of(a.signature), kWordStep, peer, want, &a.state->left};
-      ok = wait_brief(a.control, site, [&]() MSCCLPP_LAMBDA { return load_acquire(&own->steps[s]) >= want; });
+      ok = MSCCLPP_ACQUIRED(wait_brief(a.control, site, [&]() MSCCLPP_LAMBDA { return MSCCLPP_POLL(&own->steps[s]) >= want; }));
     }
     if (ok && (a.wait >> kStepOpen & 1) && (own->step_offset != a.output_offset || own->step_memory != a.memory)) {
       store_relaxed(&a.notes->elsewhere, peer + 1);

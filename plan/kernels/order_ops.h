@@ -50,9 +50,12 @@ MSCCLPP_DEVICE Outcome wait(const Machine& m, const Op& o, Cursor& c) {
     const uint64_t* word = s.inbound;
     const bool relaxed = is_relaxed(o);
     const Outcome out = m.await(o, c, s.peer, want, [word, want, relaxed]() MSCCLPP_PLAN_LAMBDA {
-      return (relaxed ? load_relaxed(word) : load_acquire(word)) >= want;
+      return (relaxed ? load_relaxed(word) : MSCCLPP_POLL(word)) >= want;
     });
     if (out != kDone) return out;
+#if MSCCLPP_TARGET_HIP
+    if (!relaxed) (void)acquired(true);
+#endif
     c.entered = 0;
     ++c.part;
 #if !MSCCLPP_PLAN_TURNS
@@ -89,7 +92,7 @@ MSCCLPP_DEVICE Outcome acquire(const Machine& m, const Op& o, Cursor& c) {
       --*word;
       return true;
 #else
-      const uint32_t seen = load_acquire_device(word);
+      const uint32_t seen = MSCCLPP_POLL_DEVICE(word);
       return seen != 0 && compare_exchange_device(word, seen, seen - 1) == seen;
 #endif
     });
@@ -128,9 +131,9 @@ MSCCLPP_DEVICE Outcome barrier(const Machine& m, const Op& o, Cursor& c, bool ok
       store_relaxed_device(&meeting->arrived, 0u);
       store_release_device(&meeting->generation, generation + 1);
     } else {
-      ok = m.await(o, c, kNoPeer, generation + 1, [word, generation]() MSCCLPP_PLAN_LAMBDA {
-        return load_acquire_device(word) != generation;
-      }) == kDone;
+      ok = MSCCLPP_ACQUIRED_DEVICE(m.await(o, c, kNoPeer, generation + 1, [word, generation]() MSCCLPP_PLAN_LAMBDA {
+        return MSCCLPP_POLL_DEVICE(word) != generation;
+      }) == kDone);
     }
   }
   return block_sync_and(ok) ? kDone : kLeft;

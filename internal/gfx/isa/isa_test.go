@@ -129,7 +129,7 @@ func TestStrict(t *testing.T) {
 		want string
 	}{
 		{"gfx942", []uint32{0xffffffff, 0}, "at 0x40: ff ff ff ff 00 00 00 00: format 0x3f"},
-		{"gfx942", []uint32{0xbf8e0001}, "operation 14"},               // s_sleep
+		{"gfx942", []uint32{0xbf8d0001}, "operation 13"},               // s_sethalt
 		{"gfx942", []uint32{0xd3ed0000, 0}, "operation 109"},           // a matrix operation
 		{"gfx942", []uint32{0xdc504000, 0x007f0000}, "private memory"}, // scratch_load_dword
 		{"gfx942", []uint32{0xe0a48001, 0}, "modifiers of a cache"},

@@ -77,6 +77,7 @@ var table = []Form{
 	{Format: SOPP, Code: 9, Name: "s_cbranch_execnz"},
 	{Format: SOPP, Code: 10, Name: "s_barrier"},
 	{Format: SOPP, Code: 12, Name: "s_waitcnt"},
+	{Format: SOPP, Code: 14, Name: "s_sleep"},
 
 	{Format: SMEM, Code: 0, Name: "s_load_dword", Results: "1", Sources: "q"},
 	{Format: SMEM, Code: 1, Name: "s_load_dwordx2", Results: "2", Sources: "q"},

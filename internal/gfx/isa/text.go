@@ -73,7 +73,7 @@ func (i *Inst) sopp() []string {
 	switch {
 	case i.Name == "s_waitcnt":
 		return []string{i.counts()}
-	case i.Name == "s_nop", strings.HasPrefix(i.Name, "s_branch"), strings.HasPrefix(i.Name, "s_cbranch"):
+	case i.Name == "s_nop", i.Name == "s_sleep", strings.HasPrefix(i.Name, "s_branch"), strings.HasPrefix(i.Name, "s_cbranch"):
 		return []string{strconv.Itoa(int(uint16(i.Imm)))}
 	}
 	return nil

@@ -259,8 +259,9 @@ func (w *wave) scalarResults(a *access) {
 // waitCounts is s_waitcnt: it returns when so few operations are on their way.
 func waitCounts(w *wave, o *op) error {
 	vector, _, other := o.Counts()
-	for w.count(func(a *access) bool { return a.vector }) > vector {
-		if err := w.retire(w.oldest(func(a *access) bool { return a.vector })); err != nil {
+	counted := func(a *access) bool { return a.vector && (a.class != writeBack || !w.machine.opts.UncountedWriteBacks) }
+	for w.count(counted) > vector {
+		if err := w.retire(w.oldest(counted)); err != nil {
 			return err
 		}
 	}

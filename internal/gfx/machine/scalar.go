@@ -99,6 +99,7 @@ var scalars map[string]func(*wave, *op) error
 func init() {
 	scalars = map[string]func(*wave, *op) error{
 		"s_nop":     func(*wave, *op) error { return nil },
+		"s_sleep":   func(w *wave, _ *op) error { w.asleep = true; return nil },
 		"s_endpgm":  func(w *wave, _ *op) error { return w.end() },
 		"s_barrier": func(w *wave, _ *op) error { w.barrier(); return nil },
 		"s_waitcnt": waitCounts,

@@ -12,6 +12,8 @@ type Options struct {
 	Seed  uint64
 	Steps int  // instructions of waves, after which a run is given up; 0: DefaultSteps
 	Weak  bool // memory operations take effect late, and in any order that their wave does not prevent
+
+	UncountedWriteBacks bool // for tests: no s_waitcnt waits for a write-back
 }
 
 // DefaultSteps is far more than the tests' kernels take.
@@ -105,6 +107,7 @@ type wave struct {
 	pc      uint64
 	next    uint64 // address of the following instruction, unless it branches
 	scc     bool
+	asleep  bool
 	s       [128]uint32
 	v       [][64]uint32
 

@@ -59,6 +59,10 @@ func (w *wave) advance(quantum int) (int, error) {
 			w.machine.Lanes += 64
 		}
 		w.pc = w.next
+		if w.asleep { // others run before it goes on
+			w.asleep = false
+			return n + 1, nil
+		}
 	}
 	return quantum, nil
 }

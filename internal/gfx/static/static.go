@@ -12,17 +12,17 @@ import (
 
 // Check returns the mistakes of an object.
 //
-// Hasty are write-backs behind which a store or a branch comes without s_waitcnt vmcnt(0). LLVM's memory model has that wait in
-// every release, and its version 19 removes it where no load or store of the wave is on its way: it does not count write-backs.
-func Check(o *object.Object) (mistakes, hasty []string) {
+// One of them is a write-back behind which a store or a branch comes without s_waitcnt vmcnt(0). LLVM's memory model has that
+// wait in every release, and its version 19 removes it where no load or store of the wave is on its way: it does not count
+// write-backs. So the headers have a wait of their own.
+func Check(o *object.Object) (mistakes []string) {
 	for _, k := range o.Kernels {
 		mistakes = append(mistakes, resources(&k)...)
 	}
 	for _, f := range o.Symbols {
-		s := function(o, f)
-		mistakes, hasty = append(mistakes, s.mistakes...), append(hasty, s.hasty...)
+		mistakes = append(mistakes, function(o, f).mistakes...)
 	}
-	return mistakes, hasty
+	return mistakes
 }
 
 // maxVGPRs is how many vector registers a wave may have where two waves share the unit that executes them: with more,
@@ -53,7 +53,6 @@ type scan struct {
 	loaded   bool // a load or an atomic operation was not waited for yet
 	half     bool // buffer_invl2 has to be followed by buffer_wbinvl1_vol
 	mistakes []string
-	hasty    []string
 }
 
 func function(o *object.Object, f object.Symbol) *scan {
@@ -105,7 +104,7 @@ func (s *scan) look(i *isa.Inst) {
 // waited notes, once, that a write-back was not waited for.
 func (s *scan) waited(i *isa.Inst) {
 	if s.released {
-		s.hasty = append(s.hasty, fmt.Sprintf("%s+%#x: %s: a write-back before it was not waited for: expected s_waitcnt vmcnt(0)", s.f.Name, i.Addr-s.f.Start, i.String()))
+		s.fail(i, "a write-back before it was not waited for: expected s_waitcnt vmcnt(0)")
 	}
 	s.released = false
 }

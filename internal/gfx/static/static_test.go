@@ -36,8 +36,7 @@ func open(t *testing.T) (names []string, objects map[string]*object.Object) {
 func TestCommitted(t *testing.T) {
 	names, objects := open(t)
 	for _, name := range names {
-		mistakes, _ := Check(objects[name])
-		for _, m := range mistakes {
+		for _, m := range Check(objects[name]) {
 			t.Errorf("%s: %s", name, m)
 		}
 	}
@@ -54,8 +53,7 @@ func TestResources(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, hasty := Check(o)
-		fmt.Fprintf(&b, "%s\n  %d releases that do not wait for their write-back\n", name, len(hasty))
+		fmt.Fprintf(&b, "%s\n", name)
 		for _, what := range slices.Sorted(maps.Keys(counts)) {
 			fmt.Fprintf(&b, "  %d %s\n", counts[what], what)
 		}
@@ -110,41 +108,53 @@ func TestMistakes(t *testing.T) {
 		name, object string
 		change       func(o *object.Object)
 		want         string
-		hasty        bool
 	}{
-		{"a write-back that is not waited for", "move-gfx942.co", func(o *object.Object) {
-			change(t, o, func(before, i *isa.Inst) bool { return before.Name == "buffer_wbl2" && i.Name == "s_waitcnt" }, nop)
-		}, "", true},
+		{"the waits behind a write-back", "move-gfx942.co", func(o *object.Object) {
+			waits := false
+			for range 2 { // the compiler's, and that of the headers
+				change(t, o, func(before, i *isa.Inst) bool {
+					waits = before.Name == "buffer_wbl2" || waits && before.Name == "s_nop"
+					return waits && i.Name == "s_waitcnt"
+				}, nop)
+			}
+		}, "a write-back before it was not waited for"},
 		{"a load that is not waited for", "move-gfx942.co", func(o *object.Object) {
 			load := false // the wait between a load and an invalidation
 			change(t, o, func(before, i *isa.Inst) bool {
 				load = strings.Contains(before.Name, "_load_dword") && before.SC0
 				return load && i.Name == "s_waitcnt" && o.Image[i.Addr+7]>>2 == 0x38
 			}, nop)
-		}, "a load before it", false},
+		}, "a load before it"},
 		{"half an invalidation", "move-gfx90a.co", func(o *object.Object) {
 			change(t, o, func(before, i *isa.Inst) bool { return before.Name == "buffer_invl2" && i.Name == "buffer_wbinvl1_vol" }, nop)
-		}, "behind buffer_invl2", false},
-		{"private memory", "move-gfx90a.co", func(o *object.Object) { o.Kernels[0].Private = 16 }, "16 bytes of private memory", false},
-		{"spills", "move-gfx90a.co", func(o *object.Object) { o.Kernels[0].VGPRSpills = 3 }, "3 vector registers", false},
-		{"registers", "move-gfx90a.co", func(o *object.Object) { o.Kernels[0].VGPRs = 257 }, "257 vector registers", false},
-		{"a stack", "move-gfx90a.co", func(o *object.Object) { o.Kernels[0].Dynamic = true }, "stack of unknown size", false},
+		}, "behind buffer_invl2"},
+		{"private memory", "move-gfx90a.co", func(o *object.Object) { o.Kernels[0].Private = 16 }, "16 bytes of private memory"},
+		{"spills", "move-gfx90a.co", func(o *object.Object) { o.Kernels[0].VGPRSpills = 3 }, "3 vector registers"},
+		{"registers", "move-gfx90a.co", func(o *object.Object) { o.Kernels[0].VGPRs = 257 }, "257 vector registers"},
+		{"a stack", "move-gfx90a.co", func(o *object.Object) { o.Kernels[0].Dynamic = true }, "stack of unknown size"},
 	} {
 		o, err := object.Open(objecttest.Committed(t)[c.object])
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, before := Check(o)
 		c.change(o)
-		mistakes, hasty := Check(o)
-		if c.hasty {
-			if len(hasty) != len(before)+1 {
-				t.Errorf("%s: %d places, %d before: expected one more", c.name, len(hasty), len(before))
-			}
-			continue
-		}
-		if got := strings.Join(mistakes, "\n"); !strings.Contains(got, c.want) {
+		if got := strings.Join(Check(o), "\n"); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q: expected %q", c.name, got, c.want)
+		}
+	}
+}
+
+// Clang 19 made these objects of the headers before they had a wait of their own: each has a release behind whose write-back
+// the addition of a signal comes at once.
+func TestObjectsWithoutTheWait(t *testing.T) {
+	for name, file := range objecttest.In(t, "internal/gfx/static/testdata") {
+		o, err := object.Open(file)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		mistakes := Check(o)
+		if len(mistakes) != 1 || !strings.Contains(mistakes[0], "_atomic_add_x2") || !strings.Contains(mistakes[0], "a write-back before it was not waited for") {
+			t.Errorf("%s: %q: expected one signal behind a write-back", name, mistakes)
 		}
 	}
 }

@@ -45,11 +45,11 @@ struct Fifo : FifoHandle {
     const uint32_t* failed = error;
     bool dead = false;
     uint64_t last = 0;
-    const bool ok = wait_until(control, WaitSite{kernel, 0, 0, position + 1}, [&](uint64_t& seen) {
-      last = seen = load_acquire(word);
+    const bool ok = MSCCLPP_ACQUIRED(wait_until(control, WaitSite{kernel, 0, 0, position + 1}, [&](uint64_t& seen) {
+      last = seen = MSCCLPP_POLL(word);
       dead = load_relaxed(failed) != 0;
       return seen > position || dead;
-    } MSCCLPP_HERE);
+    } MSCCLPP_HERE));
     if (!ok || dead) return false;
     // Only a hint: a lower value costs one more look at the ring.
     store_relaxed_device(tail_cache, last);

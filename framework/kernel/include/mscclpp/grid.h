@@ -32,11 +32,11 @@ MSCCLPP_DEVICE bool grid_sync(GridBarrier* barrier, const WaitControl* control, 
       store_relaxed_device(&barrier->arrived, 0u);
       store_release_device(&barrier->generation, generation + 1);
     } else {
-      ok = wait_until(control, WaitSite{kernel, kNoReport, 0, generation + 1u, left}, [word, generation](uint64_t& seen) {
-        const uint32_t now = load_acquire_device(word);
+      ok = MSCCLPP_ACQUIRED_DEVICE(wait_until(control, WaitSite{kernel, kNoReport, 0, generation + 1u, left}, [word, generation](uint64_t& seen) {
+        const uint32_t now = MSCCLPP_POLL_DEVICE(word);
         seen = now;
         return now != generation;
-      } MSCCLPP_HERE);
+      } MSCCLPP_HERE));
     }
   }
   return block_sync_and(ok MSCCLPP_HERE);

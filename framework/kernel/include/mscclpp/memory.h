@@ -102,11 +102,48 @@ MSCCLPP_DEVICE void store8_packet(void* p, uint64_t v) {
 
 #if MSCCLPP_TARGET_HIP
 #define MSCCLPP_LOAD(p, order, scope) __hip_atomic_load(p, order, scope)
-#define MSCCLPP_STORE(p, v, order, scope) __hip_atomic_store(p, v, order, scope)
-#define MSCCLPP_FETCH_ADD(p, v, order, scope) __hip_atomic_fetch_add(p, v, order, scope)
+#define MSCCLPP_STORE(p, v, order, scope) detail::store<order, scope>(p, v)
+#define MSCCLPP_FETCH_ADD(p, v, order, scope) detail::fetch_add<order, scope>(p, v)
 #define MSCCLPP_SYSTEM __HIP_MEMORY_SCOPE_SYSTEM
 #define MSCCLPP_AGENT __HIP_MEMORY_SCOPE_AGENT
 #define MSCCLPP_POINT()
+
+namespace detail {
+
+// A release on AMD is a write-back of the second cache, a wait until it has ended, and the store. Clang 19 leaves the wait out
+// where no load or store of the wave is under way, since it does not count write-backs. So a fence, and a wait that the
+// compiler does not look into, stand before a store or an addition without order.
+template <int scope>
+MSCCLPP_DEVICE void release() {
+  if (scope == MSCCLPP_SYSTEM) {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "");
+  } else {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent");
+  }
+  asm volatile("s_waitcnt vmcnt(0)" : : : "memory");
+}
+template <int scope>
+MSCCLPP_DEVICE void acquire() {
+  if (scope == MSCCLPP_SYSTEM) {
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "");
+  } else {
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent");
+  }
+}
+template <int order, int scope, class T>
+MSCCLPP_DEVICE void store(T* p, T v) {
+  if (order == __ATOMIC_RELEASE) release<scope>();
+  __hip_atomic_store(p, v, __ATOMIC_RELAXED, scope);
+}
+template <int order, int scope, class T>
+MSCCLPP_DEVICE T fetch_add(T* p, T v) {
+  if (order == __ATOMIC_RELEASE || order == __ATOMIC_ACQ_REL) release<scope>();
+  const T was = __hip_atomic_fetch_add(p, v, __ATOMIC_RELAXED, scope);
+  if (order == __ATOMIC_ACQ_REL) acquire<scope>();
+  return was;
+}
+
+}  // namespace detail
 #else
 #define MSCCLPP_LOAD(p, order, scope) __atomic_load_n(p, order)
 #define MSCCLPP_STORE(p, v, order, scope) __atomic_store_n(p, v, order)
@@ -167,8 +204,14 @@ MSCCLPP_MEMORY_ALL(uint32_t)
 MSCCLPP_MEMORY_ALL(uint64_t)
 
 #if MSCCLPP_TARGET_HIP
-MSCCLPP_DEVICE void fence_system() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, ""); }
-MSCCLPP_DEVICE void fence_device() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent"); }
+MSCCLPP_DEVICE void fence_system() {
+  detail::release<MSCCLPP_SYSTEM>();
+  detail::acquire<MSCCLPP_SYSTEM>();
+}
+MSCCLPP_DEVICE void fence_device() {
+  detail::release<MSCCLPP_AGENT>();
+  detail::acquire<MSCCLPP_AGENT>();
+}
 #else
 inline void fence_system() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 inline void fence_device() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
@@ -187,6 +230,29 @@ MSCCLPP_DEVICE void store16_packet(void* p, Vec16 v) {
   store8_packet(p, static_cast<uint64_t>(v.y) << 32 | v.x);
   store8_packet(static_cast<uint64_t*>(p) + 1, static_cast<uint64_t>(v.w) << 32 | v.z);
 }
+#endif
+
+// Conditions of waits load by MSCCLPP_POLL, and MSCCLPP_ACQUIRED takes the answer of the wait. On AMD an acquiring load drops
+// what the caches of a whole XCD have of other GPUs, each time that it polls. So polls are relaxed there, and one fence
+// stands behind them. They are macros so that images for other targets stay as they are.
+#if MSCCLPP_TARGET_HIP
+MSCCLPP_DEVICE bool acquired(bool ok) {
+  detail::acquire<MSCCLPP_SYSTEM>();
+  return ok;
+}
+MSCCLPP_DEVICE bool acquired_device(bool ok) {
+  detail::acquire<MSCCLPP_AGENT>();
+  return ok;
+}
+#define MSCCLPP_POLL(p) load_relaxed(p)
+#define MSCCLPP_POLL_DEVICE(p) load_relaxed_device(p)
+#define MSCCLPP_ACQUIRED(...) ::mscclpp::acquired(__VA_ARGS__)
+#define MSCCLPP_ACQUIRED_DEVICE(...) ::mscclpp::acquired_device(__VA_ARGS__)
+#else
+#define MSCCLPP_POLL(p) load_acquire(p)
+#define MSCCLPP_POLL_DEVICE(p) load_acquire_device(p)
+#define MSCCLPP_ACQUIRED(...) __VA_ARGS__
+#define MSCCLPP_ACQUIRED_DEVICE(...) __VA_ARGS__
 #endif
 
 }  // namespace mscclpp

@@ -66,12 +66,12 @@ struct PortChannel : PortChannelHandle {
     const uint64_t* word = flush_done;
     const uint32_t* failed = fifo.error;
     bool dead = false;
-    const bool ok = wait_until(fifo.control, WaitSite{kernel, semaphore.id, semaphore.peer, at + 1}, [&](uint64_t& seen) {
-      seen = load_acquire(word);
+    const bool ok = MSCCLPP_ACQUIRED(wait_until(fifo.control, WaitSite{kernel, semaphore.id, semaphore.peer, at + 1}, [&](uint64_t& seen) {
+      seen = MSCCLPP_POLL(word);
       if (seen > at) return true;
       dead = load_relaxed(failed) != 0;
       return dead;
-    } MSCCLPP_HERE);
+    } MSCCLPP_HERE));
     return ok && !dead;
   }
 };

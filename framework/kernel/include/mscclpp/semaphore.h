@@ -32,10 +32,10 @@ struct Semaphore : SemaphoreHandle {
   MSCCLPP_DEVICE bool wait(uint32_t kernel = 0 MSCCLPP_AT) const {
     const uint64_t want = detail::advance(expected, 1);
     const uint64_t* word = inbound;
-    return wait_until(control, WaitSite{kernel, id, peer, want}, [word, want](uint64_t& seen) {
-      seen = load_acquire(word);
+    return MSCCLPP_ACQUIRED(wait_until(control, WaitSite{kernel, id, peer, want}, [word, want](uint64_t& seen) {
+      seen = MSCCLPP_POLL(word);
       return seen >= want;
-    } MSCCLPP_HERE);
+    } MSCCLPP_HERE));
   }
   MSCCLPP_DEVICE bool relaxedWait(uint32_t kernel = 0 MSCCLPP_AT) const {
     const uint64_t want = detail::advance(expected, 1);

@@ -32,10 +32,10 @@ struct SwitchChannel : SwitchChannelHandle {
   MSCCLPP_DEVICE bool wait(uint32_t kernel = 0 MSCCLPP_AT) const {
     const uint64_t want = detail::advance(expected, ranks);
     const uint64_t* word = counter();
-    const bool ok = wait_until(control, WaitSite{kernel, 0, rank, want}, [word, want](uint64_t& seen) {
-      seen = load_acquire(word);
+    const bool ok = MSCCLPP_ACQUIRED(wait_until(control, WaitSite{kernel, 0, rank, want}, [word, want](uint64_t& seen) {
+      seen = MSCCLPP_POLL(word);
       return seen >= want;
-    } MSCCLPP_HERE);
+    } MSCCLPP_HERE));
     fence();
     return ok;
   }

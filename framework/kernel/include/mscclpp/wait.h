@@ -118,6 +118,13 @@ constexpr uint32_t kPollsPerLook = 4096;
 // of the host's words comes early.
 constexpr uint32_t kPollsPerRecall = 32, kFirstLook = 256;
 
+// Between two polls: on AMD the wave sleeps for 64 cycles, and leaves the unit to the waves that have something to do.
+#if MSCCLPP_TARGET_HIP
+#define MSCCLPP_BETWEEN_POLLS() __builtin_amdgcn_s_sleep(1);
+#else
+#define MSCCLPP_BETWEEN_POLLS()
+#endif
+
 // Whether a wait was left before, after so many polls of this one.
 MSCCLPP_DEVICE bool recalled(const uint32_t* left, uint32_t polls) {
 #if MSCCLPP_REMEMBERS
@@ -151,6 +158,7 @@ MSCCLPP_DEVICE bool wait_patient(WaitControl* c, const WaitSite& site, F& ready,
   uint64_t start = 0;
   for (uint32_t polls = 1;; ++polls) {
     if (poll_ready(ready, seen, 0)) return true;
+    MSCCLPP_BETWEEN_POLLS()
     if (recalled(site.left, polls)) return false;
     if (c == nullptr || !due(site.left, polls)) continue;
     bool leave = must_leave(c, site.channel);
@@ -288,6 +296,7 @@ MSCCLPP_DEVICE bool wait_brief(const WaitControl* control, const WaitSite& site,
   uint64_t start = 0;
   for (uint32_t polls = 1;; ++polls) {
     if (ready()) return true;
+    MSCCLPP_BETWEEN_POLLS()
     if (polls % detail::kPollsPerCall != 0) continue;
     start = detail::look(const_cast<WaitControl*>(control), start, polls, site.kernel, site.channel, site.peer, site.expected, site.left);
     if (start == detail::kLeave) return false;

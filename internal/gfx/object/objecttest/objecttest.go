@@ -4,6 +4,7 @@ package objecttest
 import (
 	"compress/gzip"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,13 +19,21 @@ func Committed(t testing.TB) map[string][]byte {
 	t.Helper()
 	found := map[string][]byte{}
 	for _, folder := range folders {
-		names, err := filepath.Glob(filepath.Join(root(t), folder, "*-gfx*.co.gz"))
-		if err != nil || len(names) == 0 {
-			t.Fatalf("%s: no code objects: %v", folder, err)
-		}
-		for _, name := range names {
-			found[strings.TrimSuffix(filepath.Base(name), ".gz")] = expand(t, name)
-		}
+		maps.Copy(found, In(t, folder))
+	}
+	return found
+}
+
+// In returns the code objects of a folder of this tree by name.
+func In(t testing.TB, folder string) map[string][]byte {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(root(t), folder, "*-gfx*.co.gz"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%s: no code objects: %v", folder, err)
+	}
+	found := map[string][]byte{}
+	for _, name := range names {
+		found[strings.TrimSuffix(filepath.Base(name), ".gz")] = expand(t, name)
 	}
 	return found
 }
