@@ -63,6 +63,7 @@ const (
 	wordWhole   = C.CUDA_WORDS_WHOLE * C.CUDA_HINT
 	wordAccess  = C.CUDA_WORDS_ACCESS * C.CUDA_HINT
 	wordImage   = C.CUDA_WORDS_IMAGE * C.CUDA_HINT
+	wordSwitch  = C.CUDA_WORDS_SWITCH * C.CUDA_HINT
 	wordGDRCopy = C.CUDA_WORDS_GDRCOPY * C.CUDA_HINT
 	wordEnd     = (C.CUDA_WORDS_GDRCOPY_OFF + 1) * C.CUDA_HINT
 )
@@ -109,12 +110,13 @@ func (d *Device) FabricRefused() bool {
 	return d.Live("fabric") == nil && C.cuda_fabric_refused(d.context()) != 0
 }
 
-// Object refuses: multicast windows are not made by this package.
-func (d *Device) Object(o framework.Object, _ *framework.Share) (device.Object, error) {
-	if err := d.Live("object"); err != nil {
-		return nil, err
+// DriverVersion is the highest version of CUDA that the driver supports: 12060 is 12.6. 0: not known.
+func (d *Device) DriverVersion() int {
+	v, err := Version()
+	if err != nil {
+		return 0
 	}
-	return nil, fmt.Errorf("%s object: %w: %s", d.Info().Device, framework.ErrUnsupported, noMulticast(o))
+	return v
 }
 
 // handle is the driver's handle of the context.

@@ -342,19 +342,6 @@ func TestWrap(t *testing.T) {
 
 func d2(t *testing.T) *Device { return open(t, 0) }
 
-func TestObjectIsRefused(t *testing.T) {
-	d := open(t, 0)
-	t.Setenv(envNVLS, "0")
-	_, err := d.Object(framework.Object{Kind: framework.ObjectMulticast, Bytes: 1, Ranks: 2}, nil)
-	if !errors.Is(err, framework.ErrUnsupported) || !strings.Contains(err.Error(), "NCCL_NVLS_ENABLE=0") {
-		t.Errorf("%v: expected ErrUnsupported, by NCCL_NVLS_ENABLE=0", err)
-	}
-	t.Setenv(envNVLS, "1")
-	if _, err := d.Object(framework.Object{Kind: framework.ObjectMulticast}, nil); !errors.Is(err, framework.ErrUnsupported) {
-		t.Errorf("%v: expected ErrUnsupported", err)
-	}
-}
-
 func TestClosedDevice(t *testing.T) {
 	d := open(t, 0)
 	m := alloc(t, d, 8)
@@ -363,7 +350,7 @@ func TestClosedDevice(t *testing.T) {
 	check(t, d.Close())
 	_, err1 := d.Alloc(1)
 	_, err2 := d.Map(framework.Mapping{})
-	_, err3 := d.Object(framework.Object{}, nil)
+	_, err3 := d.Object(framework.Object{Kind: framework.ObjectMulticast}, nil)
 	_, err4 := d.Load(nil)
 	_, err5 := d.NewStream()
 	_, err6 := d.Query(s)

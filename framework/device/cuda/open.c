@@ -180,6 +180,7 @@ static cuda_status facts_of(const cuda_context* c, cuda_facts* f) {
     if (!CALL(cuDeviceGetAttribute, all[i].value, all[i].attribute, c->device)) return st;
   }
   // Unknown to drivers before CUDA 12.3, which have none of it.
+  if (c->api->cuDeviceGetAttribute(&f->multicast, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, c->device) != CUDA_SUCCESS) f->multicast = 0;
   if (c->api->cuDeviceGetAttribute(&f->fabric, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, c->device) != CUDA_SUCCESS) {
     f->fabric = 0;
   }

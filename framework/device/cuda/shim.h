@@ -41,6 +41,10 @@ enum {
   CUDA_WORDS_LEGACY,       // a share of the older kind, of another form
   CUDA_WORDS_OWN,          // it is of this process
   CUDA_WORDS_RANGE,        // it is smaller
+  CUDA_WORDS_SWITCH,       // an answer of a step of multicast
+  CUDA_WORDS_NVLS_OFF,     // by NCCL_NVLS_ENABLE, or MSCCLPP_NVLS
+  CUDA_WORDS_NO_MULTICAST,
+  CUDA_WORDS_MULTICAST_MEMORY,
   CUDA_WORDS_GDRCOPY,      // plus one of errno
   CUDA_WORDS_NO_GDRCOPY,   // the reason is that of gdrcopy_reason
   CUDA_WORDS_GDRCOPY_OFF
@@ -52,7 +56,7 @@ typedef struct {
   char pci[32];
   int major, minor, sms;
   int shared_optin;   // most dynamic shared memory of a block, bytes
-  int vmm, posix_fd, rdma_vmm, fabric, dma_buf, host_register, memops64;
+  int multicast, vmm, posix_fd, rdma_vmm, fabric, dma_buf, host_register, memops64;
   int rdma_flush, rdma_order;  // how writes of adapters become visible: CU_FLUSH_…, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_…
   int least_priority, greatest_priority;
   uint64_t unit;  // of memory behind handles
@@ -138,6 +142,16 @@ CUDA_ENTRY(unreserve, cuda_context* c, uint64_t address, uint64_t bytes);
 CUDA_ENTRY(place_share, cuda_context* c, const mscclpp_device_share* share, uint64_t address, uint64_t bytes, mscclpp_device_memory* m);
 CUDA_ENTRY(place_own, cuda_context* c, const mscclpp_device_memory* own, uint64_t address, uint64_t bytes, mscclpp_device_memory* m);
 CUDA_ENTRY(displace, cuda_context* c, const mscclpp_device_memory* m);
+CUDA_ENTRY(multicast_ready, cuda_context* c);
+CUDA_ENTRY(multicast_create, cuda_context* c, uint32_t members, uint64_t bytes, mscclpp_device_multicast* m);
+CUDA_ENTRY(multicast_share, cuda_context* c, const mscclpp_device_multicast* m, mscclpp_device_share* share);
+CUDA_ENTRY(multicast_open, cuda_context* c, const mscclpp_device_share* share, uint32_t members, uint64_t bytes, mscclpp_device_multicast* m);
+CUDA_ENTRY(multicast_add, cuda_context* c, const mscclpp_device_multicast* m);
+CUDA_ENTRY(multicast_bind, cuda_context* c, const mscclpp_device_multicast* m, const mscclpp_device_memory* own, uint64_t offset);
+CUDA_ENTRY(multicast_unbind, cuda_context* c, const mscclpp_device_multicast* m);
+CUDA_ENTRY(multicast_map, cuda_context* c, mscclpp_device_multicast* m);
+CUDA_ENTRY(multicast_unmap, cuda_context* c, const mscclpp_device_multicast* m);
+CUDA_ENTRY(multicast_close, cuda_context* c, const mscclpp_device_multicast* m);
 CUDA_ENTRY(host_alloc, cuda_context* c, uint64_t bytes, uint64_t* host, uint64_t* address);
 CUDA_ENTRY(host_free, cuda_context* c, uint64_t host);
 CUDA_ENTRY(host_register, cuda_context* c, uint64_t host, uint64_t bytes, int32_t fd, uint64_t offset, uint64_t* address);

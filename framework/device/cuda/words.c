@@ -27,6 +27,10 @@ static const struct {
     [CUDA_WORDS_LEGACY] = {INVALID, "share: expected 97 bytes, version 1, and a place below 64 TiB"},
     [CUDA_WORDS_OWN] = {UNSUPPORTED, "the driver opens it in other processes only"},
     [CUDA_WORDS_RANGE] = {INVALID, "the range exceeds the memory"},
+    [CUDA_WORDS_SWITCH] = {0, "a step of multicast"},
+    [CUDA_WORDS_NVLS_OFF] = {UNSUPPORTED, "multicast is switched off by NCCL_NVLS_ENABLE=0, or MSCCLPP_NVLS=0"},
+    [CUDA_WORDS_NO_MULTICAST] = {UNSUPPORTED, "the GPU has no multicast: expected compute capability 9.0 or later behind an NVSwitch, and a driver for CUDA 12.1 or later"},
+    [CUDA_WORDS_MULTICAST_MEMORY] = {UNSUPPORTED, "expected whole units of memory from Alloc, behind a handle with a descriptor: the driver's older memory and that of the host cannot be bound"},
     [CUDA_WORDS_GDRCOPY] = {UNAVAILABLE, NULL},
     [CUDA_WORDS_NO_GDRCOPY] = {UNAVAILABLE, "no GDRCopy"},
     [CUDA_WORDS_GDRCOPY_OFF] = {UNSUPPORTED, "GDRCopy is switched off"},
@@ -62,6 +66,21 @@ static int class_of(int code) {
   return is_lost(code) ? UNAVAILABLE : INVALID;  // the driver was asked for what makes no sense to it
 }
 
+// The meaning of answers to steps of multicast (others have met them; the documentation says little), and what to do.
+static const struct {
+  int answer, class;
+  const char* text;
+} of_the_switch[] = {
+    {CUDA_ERROR_INVALID_VALUE, UNAVAILABLE, "the fabric manager was started or stopped without a reset of the GPUs, or sizes are no whole units: reset them, or restart the host"},
+    {CUDA_ERROR_OUT_OF_MEMORY, UNAVAILABLE, "the switch has no room for another window: those of other jobs, and what they left, count as well"},
+    {CUDA_ERROR_MULTICAST_RESOURCE_FULL, UNAVAILABLE, "the switch has no room for another window: those of other jobs, and what they left, count as well"},
+    {CUDA_ERROR_INVALID_DEVICE, UNAVAILABLE, "the GPUs are in different partitions of the switch: expected all in one clique"},
+    {CUDA_ERROR_ILLEGAL_STATE, UNAVAILABLE, "the fabric manager does not run, or is in a bad state: look at nvidia-fabricmanager"},
+    {CUDA_ERROR_NOT_PERMITTED, UNAVAILABLE, "the container has no device of capabilities, or there is no IMEX channel"},
+    {CUDA_ERROR_NOT_SUPPORTED, UNSUPPORTED, "there is no switch, or a part of a GPU, a virtual one, confidential computing or an old driver keeps it away"},
+    {CUDA_ERROR_SYSTEM_NOT_READY, MSCCLPP_DEVICE_CLASS_LATER, "the fabric manager is slow or still starting"},
+};
+
 static void append(char* text, size_t bytes, const char* more) {
   const size_t n = strlen(text);
   snprintf(text + n, bytes - n, "%s%s", n > 0 && more[0] != '\0' ? "; " : "", more);
@@ -79,6 +98,12 @@ void cuda_describe(int32_t code, mscclpp_device_error* e) {
   if (answer != 0) {
     cuda_driver_words(answer, e);
     e->error_class = class_of(answer), e->lost = is_lost(answer);
+  }
+  for (size_t i = 0; what == CUDA_WORDS_SWITCH && i < sizeof of_the_switch / sizeof *of_the_switch; i++) {
+    if (of_the_switch[i].answer != answer) continue;
+    e->error_class = of_the_switch[i].class;
+    append(e->text, sizeof e->text, of_the_switch[i].text);
+    return;
   }
   if (what <= 0 || what >= (int)(sizeof words / sizeof *words)) return;
   if (words[what].class != 0) e->error_class = words[what].class;

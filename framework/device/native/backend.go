@@ -165,6 +165,7 @@ func (b *Backend) missing() string {
 		{hasEvents, hasStreams, "events need streams"},
 		{hasTimes | hasAllEvent, hasEvents, "times, and events of all streams, need events"},
 		{hasPlaces, hasShares, "places need shares"},
+		{hasMulticast, hasShares, "multicast needs shares"},
 		{hasPlaces, hasRanges, "places need ranges"},
 		{hasGraphs | hasWaits | hasStreamIDs, hasStreams, "graphs, waits and numbers of streams need streams"},
 	} {
@@ -229,6 +230,7 @@ const (
 	hasBinding  = C.MSCCLPP_DEVICE_HAS_BINDING
 
 	hasStreamIDs = C.MSCCLPP_DEVICE_HAS_STREAM_IDS
+	hasMulticast = C.MSCCLPP_DEVICE_HAS_MULTICAST
 	hasPlaces    = C.MSCCLPP_DEVICE_HAS_PLACES
 )
 

@@ -218,14 +218,6 @@ func (d *Device) unsupported(op, what string) error {
 	return fmt.Errorf("%s %s: %w: %s", d.info.Device, op, framework.ErrUnsupported, what)
 }
 
-// Object refuses: tables have no multicast objects.
-func (d *Device) Object(framework.Object, *framework.Share) (device.Object, error) {
-	if err := d.live("object"); err != nil {
-		return nil, err
-	}
-	return nil, d.unsupported("object", "the device has no multicast objects")
-}
-
 var (
 	_ device.Device      = (*Device)(nil)
 	_ device.HostMapper  = (*Device)(nil)

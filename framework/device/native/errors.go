@@ -4,10 +4,12 @@ package native
 import "C"
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // Error is a refusal of a back end. It wraps one of the framework's classes.
@@ -85,11 +87,15 @@ var common = map[int]Error{
 	C.MSCCLPP_DEVICE_LOST:        {Name: "lost", class: framework.ErrUnavailable, lost: true},
 }
 
+// errLater is the class of a failure that a later try may not meet.
+var errLater = fmt.Errorf("%w: %w", framework.ErrUnavailable, device.ErrNotReady)
+
 // classes are those of the table.
 var classes = map[C.int32_t]error{
 	C.MSCCLPP_DEVICE_CLASS_UNSUPPORTED: framework.ErrUnsupported,
 	C.MSCCLPP_DEVICE_CLASS_UNAVAILABLE: framework.ErrUnavailable,
 	C.MSCCLPP_DEVICE_CLASS_CLOSED:      framework.ErrClosed,
+	C.MSCCLPP_DEVICE_CLASS_LATER:       errLater,
 }
 
 // check turns the outcome of a call into an error.

@@ -63,6 +63,9 @@ const char* native_lacks(const native_table* t) {
       E(copy, MSCCLPP_DEVICE_HAS_STREAMS) E(set, MSCCLPP_DEVICE_HAS_STREAMS) E(write_word, MSCCLPP_DEVICE_HAS_STREAMS)
       E(wait_word, MSCCLPP_DEVICE_HAS_WAITS) E(describe, 0)
       E(stream_id, MSCCLPP_DEVICE_HAS_STREAM_IDS) E(reserve, MSCCLPP_DEVICE_HAS_PLACES) E(unreserve, MSCCLPP_DEVICE_HAS_PLACES)
+#define M(name) E(multicast_##name, MSCCLPP_DEVICE_HAS_MULTICAST)
+      M(ready) M(create) M(share) M(open) M(add) M(bind) M(unbind) M(map) M(unmap) M(close)
+#undef M
       E(place_share, MSCCLPP_DEVICE_HAS_PLACES) E(place_own, MSCCLPP_DEVICE_HAS_PLACES) E(displace, MSCCLPP_DEVICE_HAS_PLACES)
 #undef E
   };

@@ -98,6 +98,17 @@ NATIVE_FORWARD(kernel_find, (uintptr_t t, uintptr_t d, uintptr_t m, const char* 
 NATIVE_FORWARD(kernel_allow, (uintptr_t t, uintptr_t d, uintptr_t k, uint32_t shared), k, shared)
 NATIVE_FORWARD(kernel_fit, (uintptr_t t, uintptr_t d, uintptr_t k, uint32_t block, uint32_t shared, uint32_t* blocks), k, block, shared, blocks)
 
+NATIVE_FORWARD(multicast_ready, (uintptr_t t, uintptr_t d))
+NATIVE_FORWARD(multicast_create, (uintptr_t t, uintptr_t d, uint32_t members, uint64_t bytes, mscclpp_device_multicast* out), members, bytes, out)
+NATIVE_FORWARD(multicast_share, (uintptr_t t, uintptr_t d, const mscclpp_device_multicast* m, mscclpp_device_share* out), m, out)
+NATIVE_FORWARD(multicast_open, (uintptr_t t, uintptr_t d, const mscclpp_device_share* s, uint32_t members, uint64_t bytes, mscclpp_device_multicast* out), s, members, bytes, out)
+NATIVE_FORWARD(multicast_add, (uintptr_t t, uintptr_t d, const mscclpp_device_multicast* m), m)
+NATIVE_FORWARD(multicast_bind, (uintptr_t t, uintptr_t d, const mscclpp_device_multicast* m, const mscclpp_device_memory* own, uint64_t offset), m, own, offset)
+NATIVE_FORWARD(multicast_unbind, (uintptr_t t, uintptr_t d, const mscclpp_device_multicast* m), m)
+NATIVE_FORWARD(multicast_map, (uintptr_t t, uintptr_t d, mscclpp_device_multicast* m), m)
+NATIVE_FORWARD(multicast_unmap, (uintptr_t t, uintptr_t d, const mscclpp_device_multicast* m), m)
+NATIVE_FORWARD(multicast_close, (uintptr_t t, uintptr_t d, const mscclpp_device_multicast* m), m)
+
 static inline uint64_t native_stream_id(uintptr_t t, uintptr_t d, uintptr_t s) { return ((const native_table*)t)->stream_id((mscclpp_device*)d, s); }
 
 // Those that take no device.

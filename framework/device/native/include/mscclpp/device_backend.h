@@ -69,6 +69,7 @@ enum {
   MSCCLPP_DEVICE_CLASS_INVALID = 1,      // the caller's mistake
   MSCCLPP_DEVICE_CLASS_UNSUPPORTED = 2,  // cannot be had on this machine; another way may be tried
   MSCCLPP_DEVICE_CLASS_UNAVAILABLE = 3,  // cannot be had now
+  MSCCLPP_DEVICE_CLASS_LATER = 5,        // cannot be had yet: the same may succeed in some seconds
   MSCCLPP_DEVICE_CLASS_CLOSED = 4        // the device has been closed, or the driver has ended
 };
 
@@ -97,6 +98,7 @@ enum {
   MSCCLPP_DEVICE_HAS_WAITS = 1 << 11,     // wait_word; needs streams
   MSCCLPP_DEVICE_HAS_BINDING = 1 << 12,   // bind, unbind: libraries of the maker take the device from the thread
   MSCCLPP_DEVICE_HAS_STREAM_IDS = 1 << 13,  // stream_id; needs streams
+  MSCCLPP_DEVICE_HAS_MULTICAST = 1 << 15,  // multicast_…; needs shares
   MSCCLPP_DEVICE_HAS_PLACES = 1 << 14  // reserve, unreserve, place_share, place_own, displace; needs shares and ranges
 };
 
@@ -132,6 +134,17 @@ typedef struct {
   uint32_t on_host;   // not 0: it is memory of the host
   int32_t ordinal;    // index of the device that owns it
 } mscclpp_device_memory;
+
+// A window over the memory of several devices that one switch joins: an object of the driver, which the members share.
+typedef struct {
+  uint64_t size;
+  uint64_t bytes;    // of the window: what was asked for, rounded up to units
+  uint64_t unit;     // places in memory that is bound are multiples of it
+  uint64_t handle;   // the back end's own
+  uint64_t address;  // of the window, once it is mapped
+  uint32_t members;
+  uint32_t reserved;  // 0
+} mscclpp_device_multicast;
 
 // Facts about a device.
 typedef struct {
@@ -365,6 +378,29 @@ typedef struct mscclpp_device_backend {
   mscclpp_device_status (*place_own)(mscclpp_device* device, const mscclpp_device_memory* own, uint64_t address, uint64_t bytes, mscclpp_device_memory* memory);
   // HAS_PLACES. [waits] Ends such a mapping.
   mscclpp_device_status (*displace)(mscclpp_device* device, const mscclpp_device_memory* memory);
+
+  // HAS_MULTICAST: windows over the memory of several devices. A kernel's store to a window reaches the memory of all members,
+  // and a load reduces over it; no other access is made. Each member calls, in this order: multicast_create or _open, _add,
+  // [all have added], _bind, [all have bound], _map, [all have mapped]; and at the end [no kernel uses the window], _unmap,
+  // _unbind, _close. Failures of the class LATER are tried again by all members, from the beginning.
+  //
+  // Whether the device can be a member: OK, or a code whose words say why not. It asks the driver to make nothing.
+  mscclpp_device_status (*multicast_ready)(mscclpp_device* device);
+  // [slow] Makes an object for so many members, with a window of at least so many bytes.
+  mscclpp_device_status (*multicast_create)(mscclpp_device* device, uint32_t members, uint64_t bytes, mscclpp_device_multicast* object);
+  // Makes a share of it, of a kind with a descriptor that the back end chooses.
+  mscclpp_device_status (*multicast_share)(mscclpp_device* device, const mscclpp_device_multicast* object, mscclpp_device_share* share);
+  // [slow] Opens the object behind a share. The descriptor stays the caller's.
+  mscclpp_device_status (*multicast_open)(mscclpp_device* device, const mscclpp_device_share* share, uint32_t members, uint64_t bytes, mscclpp_device_multicast* object);
+  // [slow] Makes the device a member, for as long as the object lives.
+  mscclpp_device_status (*multicast_add)(mscclpp_device* device, const mscclpp_device_multicast* object);
+  // [waits] Binds the device's own memory from offset on to the whole window. It may wait until all members are added.
+  mscclpp_device_status (*multicast_bind)(mscclpp_device* device, const mscclpp_device_multicast* object, const mscclpp_device_memory* memory, uint64_t offset);
+  mscclpp_device_status (*multicast_unbind)(mscclpp_device* device, const mscclpp_device_multicast* object);
+  // [waits] Gives the window an address. It may wait until all members are added.
+  mscclpp_device_status (*multicast_map)(mscclpp_device* device, mscclpp_device_multicast* object);
+  mscclpp_device_status (*multicast_unmap)(mscclpp_device* device, const mscclpp_device_multicast* object);
+  mscclpp_device_status (*multicast_close)(mscclpp_device* device, const mscclpp_device_multicast* object);
 } mscclpp_device_backend;
 
 #ifdef __cplusplus
