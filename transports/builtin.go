@@ -11,6 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
 	ibhost "github.com/mscclpp-go/mscclpp/transports/ib-host"
 	ibnonatomic "github.com/mscclpp-go/mscclpp/transports/ib-nonatomic"
+	"github.com/mscclpp-go/mscclpp/transports/nvls"
 	"github.com/mscclpp-go/mscclpp/transports/shm"
 	"github.com/mscclpp-go/mscclpp/transports/tcp"
 )
@@ -26,6 +27,7 @@ type BuiltIn struct {
 var List = []BuiltIn{
 	entry(shm.Name, shm.New),
 	entry(cudaipc.Name, cudaipc.New),
+	entry(nvls.Name, nvls.New),
 	entry(ibhost.Name, ibhost.New),
 	entry(ibnonatomic.Name, ibnonatomic.New),
 	entry(tcp.Name, tcp.New),

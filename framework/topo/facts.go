@@ -28,6 +28,12 @@ const (
 	// whatever lies between them; else it is not there.
 	FactMemory = "nvidia/memory"
 
+	// FactMulticast is MulticastYes where the rank's GPU and its driver have multicast, else why not; and FactDriver is
+	// the version of that driver, 12060 for CUDA 12.6.
+	FactMulticast = "nvidia/multicast"
+	FactDriver    = "nvidia/driver"
+	MulticastYes  = "yes"
+
 	// FactReach is "host" where all ranks of the job are on one host and share its network,
 	// so that no transport has to be reachable from elsewhere; else it is not there.
 	FactReach = "job/reach"

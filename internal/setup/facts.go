@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -22,6 +23,27 @@ type onBus interface {
 
 // hosting is a device whose allocations may be memory of the host: those of package cuda.
 type hosting interface{ Hosted() bool }
+
+// multicasting is a device that knows whether it has multicast, without asking the driver for any: those of package cuda.
+type multicasting interface {
+	Multicast() error
+	DriverVersion() int
+}
+
+// multicast notes what the rank's device says about multicast.
+func multicast(dev device.Device, facts *framework.Facts) {
+	d, ok := dev.(multicasting)
+	if !ok {
+		return
+	}
+	if facts.Other == nil {
+		facts.Other = map[string]string{}
+	}
+	facts.Other[topo.FactMulticast], facts.Other[topo.FactDriver] = topo.MulticastYes, strconv.Itoa(d.DriverVersion())
+	if err := d.Multicast(); err != nil {
+		facts.Other[topo.FactMulticast] = err.Error()
+	}
+}
 
 // Facts are the transports' input about the surroundings of the rank's device. A
 // number of a device means something else in every environment; an address does not.
@@ -53,6 +75,7 @@ func Facts(root fs.FS, dev device.Device, host string, turn int, log *slog.Logge
 		}
 		facts.Other[topo.FactMemory] = "host"
 	}
+	multicast(dev, &facts)
 	if len(facts.NICs) > 0 {
 		log.Debug("adapters, in the order in which transports try them", "adapters", inOrder(facts.NICs), "memory node", facts.NUMA,
 			"reason", fmt.Sprintf("nearest to %v first; of those alike ranks of a host begin with different ones, and this is its rank %d", info.Device, turn))

@@ -115,10 +115,14 @@ func (r *Rank) Registered(seg framework.Segment) framework.Registration {
 
 // Config is that of a link between r and the others.
 func (r *Rank) Config(kind framework.Kind, ranks ...int) framework.EndpointConfig {
-	return framework.EndpointConfig{
+	cfg := framework.EndpointConfig{
 		Kind: kind, Rank: r.N, Ranks: ranks, Group: "conformance",
 		Device: r.Device.Info().Device, Facts: r.T.Options.Facts,
 	}
+	if kind == framework.KindSwitch {
+		cfg.Bytes = WindowBytes
+	}
+	return cfg
 }
 
 // Listening is an endpoint until the end of the test, its objects created.
