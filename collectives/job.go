@@ -84,7 +84,7 @@ func (j *job) describe(r *Request, rank int, element uint64) {
 
 // locate finds the exchanged memory of the buffers, and tells the request which of them there are.
 func (j *job) locate(c *comm.Communicator, rank int, call *engine.Call, element uint64) {
-	call.In, call.Out, call.Reached, call.NoCopies = engine.Buffer{}, engine.Buffer{}, 0, false
+	call.In, call.Out, call.Reached, call.NoCopies, call.NoWindow = engine.Buffer{}, engine.Buffer{}, 0, false, false
 	// A rank without one of the buffers answers like those that have it.
 	if j.collective != Broadcast {
 		if m, offset, ok := c.Find(uintptr(j.input), j.inCount*element); ok {

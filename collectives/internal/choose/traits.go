@@ -66,7 +66,7 @@ var algorithms = []algorithm{
 	{name: "twophase_ll8", of: ofAllReduce, cost: model.TwiceByManyWords},
 	{name: "twophase_ll16", of: ofAllReduce},
 	{name: "twophase_chunk", of: ofAllReduce, cost: model.Stages},
-	{name: "switch", of: ofAllReduce},
+	{name: "switch", of: ofAllReduce, cost: model.Switch},
 	{name: "ring", of: kinds(collective.AllReduce, collective.AllGather)},
 	{name: "oneshot_ll8", of: ofAllReduce, cost: model.OnceByWords},
 	{name: "oneshot_ll128", of: ofAllReduce, cost: model.OnceByLines},

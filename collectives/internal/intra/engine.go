@@ -80,7 +80,7 @@ func (e *Engine) offer(found engine.Kernels, copies []*algorithm, ranks int, lan
 	e.byKey = slices.Clone(e.list)
 	if e.rows = choose.HostTable; !e.host {
 		f := choose.Facts{Route: o.Route, Ranks: ranks, CopyScratch: o.CopyScratch, Slots: e.ll.slots()}
-		e.rows, e.basis = choose.Builtin(f, public(e.list, func(a *algorithm) bool { return !a.window }))
+		e.rows, e.basis = choose.Builtin(f, public(e.list, func(a *algorithm) bool { return true }))
 	}
 	return nil
 }
@@ -90,7 +90,12 @@ func (e *Engine) describe(key int, a *algorithm) {
 	slots := e.ll.slots()
 	x := a.Algorithm
 	x.Engine, x.Key, x.Types = e, key, a.Kernel.Types
-	x.Fits = func(q *engine.Query) error { return a.fits(q, slots) }
+	x.Fits = func(q *engine.Query) error {
+		if a.window && e.noWindow != nil {
+			return fmt.Errorf("algorithm %s: %w", a.Name, e.noWindow)
+		}
+		return a.fits(q, slots)
+	}
 	most := choose.MostThreads(a.MaxThreads)
 	x.Shape = func(q *engine.Query, row *engine.Row) device.Launch {
 		return e.launcher.Shape(a.traits, most, &q.Request, row)

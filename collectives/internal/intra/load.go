@@ -21,8 +21,10 @@ func (e *Engine) ready(a *algorithm, c *engine.Call) (again bool, err error) {
 		return e.readyCopies(a, c)
 	case a.Name == choose.Pull && e.trial == untried && !c.Named:
 		return true, e.try()
+	case a.window && e.memory.window == nil:
+		return e.readyWindow(a, c)
 	case a.For(c.Type) == nil:
-		return false, e.load(a, c.Type, c.Stream, c.Chosen)
+		return false, e.load(a, c.Type, c.Chosen)
 	}
 	return false, nil
 }
@@ -48,20 +50,10 @@ func (e *Engine) readyCopies(a *algorithm, c *engine.Call) (again bool, err erro
 // load makes a kernel callable, and sets up what its algorithm needs. On a GPU it also
 // loads what other calls of the collective may choose, so that one call of whatever size makes
 // all quick. While a stream is captured this takes as long, and the capture knows nothing of it.
-func (e *Engine) load(a *algorithm, t kernel.DataType, stream device.Stream, chosen func(collective.Kind, kernel.DataType) []*engine.Algorithm) error {
+func (e *Engine) load(a *algorithm, t kernel.DataType, chosen func(collective.Kind, kernel.DataType) []*engine.Algorithm) error {
 	kind := a.Algorithm.Collective
 	ctx, cancel := context.WithTimeout(context.Background(), engine.PreparePatience)
 	defer cancel()
-	if a.window && e.memory.window == nil {
-		if err := e.mayOpen(a, stream); err != nil {
-			return err
-		}
-		window, err := e.memory.openWindow(ctx, e.comm)
-		if err != nil {
-			return fmt.Errorf("algorithm %s: %w", a.Name, err)
-		}
-		e.args.Window = window
-	}
 	all := []*algorithm{a}
 	if !e.host {
 		var others []*engine.Algorithm
@@ -73,17 +65,45 @@ func (e *Engine) load(a *algorithm, t kernel.DataType, stream device.Stream, cho
 	return e.loadAll(ctx, all, t)
 }
 
-// mayOpen refuses to open a window while the stream is captured: ranks exchange for it, and clear it by a stream.
-func (e *Engine) mayOpen(a *algorithm, stream device.Stream) error {
+// readyWindow opens the window with the first call that needs it, of all ranks. A switch that one of them cannot have is
+// refused on all: then another algorithm takes the place of this one, for good, unless the program has named it. While the
+// stream is captured no window is opened: ranks exchange for it, and clear it by a stream; another algorithm serves the call.
+func (e *Engine) readyWindow(a *algorithm, c *engine.Call) (again bool, err error) {
+	captured, err := e.capturing(c.Stream)
+	if err != nil {
+		return false, err
+	}
+	if captured {
+		if !c.Named {
+			c.NoWindow = true
+			return true, nil
+		}
+		return false, fmt.Errorf("%w: algorithm %s: its window is not there yet, and ranks open it together: expected its first call outside of a capture", framework.ErrInvalid, a.Name)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), engine.PreparePatience)
+	defer cancel()
+	e.args.Window, err = e.memory.openWindow(ctx, e.comm, e.host)
+	switch {
+	case err == nil:
+		return false, e.load(a, c.Type, c.Chosen)
+	case e.comm.Err() != nil: // a rank is gone: that ends the job
+		return false, fmt.Errorf("algorithm %s: %w", a.Name, err)
+	}
+	e.noWindow = err
+	if c.Named {
+		return false, fmt.Errorf("algorithm %s: %w", a.Name, err)
+	}
+	e.comm.Log().Warn("there is no switch for this communicator: it goes on without", "algorithm", a.Name, "reason", err)
+	return true, nil
+}
+
+func (e *Engine) capturing(stream device.Stream) (bool, error) {
 	d, ok := e.comm.Device().(device.Engine)
 	if !ok {
-		return nil
+		return false, nil
 	}
 	state, err := d.Query(stream)
-	if err != nil || state != device.StreamCapturing {
-		return err
-	}
-	return fmt.Errorf("%w: algorithm %s: its window is not there yet, and ranks open it together: expected its first call outside of a capture", framework.ErrInvalid, a.Name)
+	return state == device.StreamCapturing, err
 }
 
 // loadable lists the algorithms whose kernels calls of a collective use: for messages all, else those of the chosen

@@ -15,7 +15,11 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-const windowBytes = 4 << 20 // of the switch algorithm
+// Bytes of the window of the switch algorithm. On a GPU each half costs two barriers, whatever it carries.
+const (
+	windowBytes       = 4 << 20
+	deviceWindowBytes = 32 << 20
+)
 
 // memory is what the kernels of all calls use.
 type memory struct {
@@ -110,8 +114,12 @@ func (e *Engine) allocate(ctx context.Context) error {
 
 // openWindow makes the memory of the switch algorithm. It is collective: all ranks
 // come here when they first use that algorithm.
-func (m *memory) openWindow(ctx context.Context, c *comm.Communicator) (handle kernel.SwitchChannelHandle, err error) {
-	x, err := c.Alloc(windowBytes)
+func (m *memory) openWindow(ctx context.Context, c *comm.Communicator, host bool) (handle kernel.SwitchChannelHandle, err error) {
+	bytes := uint64(deviceWindowBytes)
+	if host {
+		bytes = windowBytes
+	}
+	x, err := c.Alloc(bytes)
 	if err != nil {
 		return handle, err
 	}

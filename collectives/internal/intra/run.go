@@ -191,7 +191,7 @@ func (e *Engine) exchange(g *engine.Group) error {
 		return err
 	}
 	if by.For(kernel.Uint8) == nil {
-		if err := e.load(by, kernel.Uint8, g.Stream, nil); err != nil {
+		if err := e.load(by, kernel.Uint8, nil); err != nil {
 			return err
 		}
 	}

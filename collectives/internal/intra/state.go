@@ -26,6 +26,7 @@ type Engine struct {
 
 	closed    bool
 	memory    memory
+	noWindow  error // why there is no window of a switch, once that is known: the same on all ranks
 	board     board
 	residents residents
 	order     order

@@ -4,6 +4,14 @@ package model
 // Unless a line says otherwise a value is what fits the times of two and four H200s
 // best, rounded; a test in package collectives holds all predictions against those times.
 
+// A sum by the switch, as published times of others suggest (docs/performance.md): a barrier of all blocks around one of all
+// ranks; and the share of stores that NCCL's sums by the switch reach.
+const (
+	windowBarrier = 2.6
+	windowShare   = 0.95
+	windowHalf    = 16 << 20 // bytes; as the engine makes it
+)
+
 const launch = 0.40 // an empty kernel, back to back (2-gpus.latency.txt)
 
 // Packets that carry data and flag: of 8 bytes, 4 of them payload, or lines of 128, of which

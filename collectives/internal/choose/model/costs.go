@@ -34,6 +34,8 @@ var (
 	Pipes  = &Cost{of: Links.pipes}
 	Fetch  = &Cost{of: Links.fetch, serves: func(c call) bool { return c.rooted() && c.Ranks == 2 }}
 	Stages = &Cost{of: Links.stages}
+	// Not measured: no run has had a switch.
+	Switch = &Cost{of: Links.window, serves: func(c call) bool { return c.Collective == collective.AllReduce && c.Ranks > 2 }}
 	Copies = &Cost{of: Links.copies, serves: call.pushed, worth: copyWorth}
 	Staged = &Cost{of: Links.staged, serves: func(c call) bool {
 		return c.pushed() && (c.Collective == collective.AllReduce || !c.sums())

@@ -79,6 +79,17 @@ func (l Links) fetch(c call) estimate {
 	return estimate{work: 2*fence + fetchWork, steps: 3, bytes: c.all, rate: l.Load * pullShare * pullAlone, local: 4 * c.all}
 }
 
+// window is a sum by the switch. Each half of the window is copied in, summed by the switch and copied out, one after the
+// other, between barriers of the grid and of all ranks. A link carries each byte once each way, and each rank's share of
+// the sums once more.
+func (l Links) window(c call) estimate {
+	halves := math.Ceil(max(c.all, 1) / windowHalf)
+	return estimate{
+		work: (2*halves + 1) * windowBarrier, steps: 2*halves + 1, bytes: c.all + c.share, rate: l.Store * windowShare,
+		local: 2 * c.all, after: 4 * c.all,
+	}
+}
+
 // packetShare is the share of stores that packets reach, between all or from or to one.
 func (c call) packetShare() float64 {
 	if c.rooted() {
