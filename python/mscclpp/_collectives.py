@@ -20,6 +20,7 @@ _tensor = None  # torch.Tensor likewise
 _current_stream = None  # of torch, by the number of a GPU
 _on_stream: dict = {}
 _counts: dict[int, c_size_t] = {}
+_pointers: dict[int, c_void_p] = {}
 _OTHERWISE = (KeyError, TypeError, ValueError, BufferError)  # of arrays that do not take the short way
 
 
@@ -29,6 +30,14 @@ def _count(n: int) -> c_size_t:
         _counts.clear()
     _counts[n] = count = c_size_t(n)
     return count
+
+
+def _pointer(address: int) -> c_void_p:
+    """Return an address as an object for C; the usual ones are kept."""
+    if len(_pointers) > 1000:
+        _pointers.clear()
+    _pointers[address] = pointer = c_void_p(address)
+    return pointer
 
 
 def _learn(array, code: int | None) -> None:
@@ -88,7 +97,11 @@ class Collectives:
         if type(send) is _tensor and algorithm is scale is None and isinstance(op, int):
             short = self._tensors(send, send if recv is None else recv, 1, 1, stream)
             if short is not None:
-                return self._short(self._lib.quick_all_reduce, short[:4] + (op,), short[4])
+                at, to, count, code, options = short
+                result = self._quick(self._pointer, at, to, count, code, op, options)
+                if result:
+                    raise self._error(result)
+                return
         a = resolve(send, "all_reduce: send", stream)
         b = a if recv is None else resolve(recv, "all_reduce: recv", stream)
         count, code = self._sizes("all_reduce", a, b, 1, 1, reduces=True)
@@ -126,7 +139,11 @@ class Collectives:
         if type(send) is _tensor and algorithm is scale is None and isinstance(op, int):
             short = self._tensors(send, recv, self._size or 1, 1, stream)
             if short is not None:
-                return self._short(self._lib.quick_reduce_scatter, short[:4] + (op,), short[4])
+                at, to, count, code, options = short
+                result = self._lib.quick_reduce_scatter(self._pointer, at, to, count, code, op, options)
+                if result:
+                    raise self._error(result)
+                return
         a = resolve(send, "reduce_scatter: send", stream)
         b = self._part(a, "reduce_scatter: send") if recv is None else resolve(recv, "reduce_scatter: recv", stream)
         count, code = self._sizes("reduce_scatter", a, b, self.size, 1, reduces=True)
@@ -150,7 +167,10 @@ class Collectives:
         if type(send) is _tensor and algorithm is None:
             short = self._tensors(send, recv, 1, self._size, stream)
             if short is not None:
-                return self._short(self._lib.quick_all_gather, short[:4], short[4])
+                result = self._lib.quick_all_gather(self._pointer, *short)
+                if result:
+                    raise self._error(result)
+                return
         b = resolve(recv, "all_gather: recv", stream)
         a = self._part(b, "all_gather: recv") if send is None else resolve(send, "all_gather: send", stream)
         count, code = self._sizes("all_gather", a, b, 1, self.size)
@@ -254,7 +274,10 @@ class Collectives:
             return None
 
     def _tensors(self, send, recv, sends: int, receives: int, stream):
-        """Do as _arrays for dense tensors of torch on the communicator's device."""
+        """Do as _arrays for dense tensors of torch on the communicator's device.
+
+        Only the imaginary part of a conjugate has values that are negated when they are read; its elements have gaps, unless it is one.
+        """
         index = self._index
         if index is None or type(recv) is not _tensor or self._held is not None:
             return None
@@ -262,13 +285,16 @@ class Collectives:
             dtype = send.dtype
             code, total = _known[dtype], send.numel()
             count = total if sends == 1 else total // sends
-            if code is None or not send.is_contiguous() or send.is_neg() or count * sends != total:
+            if code is None or not send.is_contiguous() or count * sends != total or (total < 2 and send.is_neg()):
                 return None
-            at = to = c_void_p(send.data_ptr())
+            address = send.data_ptr()
+            at = to = _pointers.get(address) or _pointer(address)
             if recv is not send:
-                if recv.dtype is not dtype or recv.numel() != count * receives or not recv.is_contiguous() or recv.is_neg():
+                total = count * receives
+                if recv.dtype is not dtype or recv.numel() != total or not recv.is_contiguous() or (total < 2 and recv.is_neg()):
                     return None
-                to = c_void_p(recv.data_ptr())
+                address = recv.data_ptr()
+                to = _pointers.get(address) or _pointer(address)
             if index < 0:
                 options = None
                 if stream is not None or not send.is_cpu or not recv.is_cpu:

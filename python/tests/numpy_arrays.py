@@ -107,5 +107,9 @@ with comm:
             assert (t == size).all(), t
         refused("not contiguous", comm.all_reduce, torch.zeros(3, 4).t())
         refused("resolve_conj", comm.broadcast, torch.zeros(3, dtype=torch.complex64).conj())
+        for n, text in ((1, "resolve_neg"), (3, "not contiguous")):  # also when float64 is known to the short way
+            comm.all_reduce(torch.ones(n, dtype=torch.float64))
+            refused(text, comm.all_reduce, torch.ones(n, dtype=torch.complex128).conj().imag)
+            refused(text, comm.all_reduce, torch.ones(n, dtype=torch.float64), torch.ones(n, dtype=torch.complex128).conj().imag)
         refused("meta", comm.all_reduce, torch.zeros(3, device="meta"))
 print(f"rank {rank} is done")
