@@ -1,6 +1,7 @@
 package python
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -38,4 +39,25 @@ func TestTorchStreams(t *testing.T) {
 // Messages around a ring do not wait for each other, though every rank sends first.
 func TestTorchRing(t *testing.T) {
 	onGPUs(t, newest(t, "torch 2.11", hasTorch), 3, "-W", "ignore", "tests/torch_ring.py")
+}
+
+// The example of a kernel is compiled by NVRTC, and runs on GPUs that interpret its PTX.
+func TestNVRTC(t *testing.T) {
+	p, driver := newest(t, "nothing else", anyPython), emulated.Build(t)
+	env := []string{cuda.EnvLibrary + "=" + driver, emulated.EnvRun + "=ptx", emulated.EnvShape + "=1x256", emulated.EnvMemory + "=1073741824",
+		"MSCCLPP_NVRTC_LIBRARY=" + nvrtc(t)}
+	text, err := run(t, p, 2, env, "tests/nvrtc.py")
+	if err != nil || strings.Count(text, "1000 sums are right\n") != 2 || strings.Count(text, " is done\n") != 2 {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// nvrtc returns the path of the compiler, which scripts/nvrtc.sh has fetched.
+func nvrtc(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("NVRTC_LIBRARY")
+	if path == "" {
+		t.Skip("no NVRTC_LIBRARY, which scripts/torch-test.sh sets to what scripts/nvrtc.sh prints")
+	}
+	return path
 }

@@ -2,6 +2,7 @@ package python
 
 import (
 	"bufio"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,13 +43,15 @@ func TestKeyboardInterrupt(t *testing.T) {
 	root := tree(t)
 	for _, scene := range []string{"interrupted", "interrupted_join"} {
 		for _, p := range interpreters() {
-			t.Run(scene+"/"+p.name(), func(t *testing.T) { interrupt(t, root, p, scene) })
+			t.Run(scene+"/"+p.name(), func(t *testing.T) { interrupt(t, root, p, "tests/failures.py", scene) })
 		}
 	}
 }
 
-func interrupt(t *testing.T, root string, p interpreter, scene string) {
-	c := exec.CommandContext(t.Context(), p.Path, "tests/failures.py", scene)
+func interrupt(t *testing.T, root string, p interpreter, program, scene string) {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	c := exec.CommandContext(ctx, p.Path, program, scene)
 	c.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "PYTHONPATH=" + filepath.Join(root, "python"), "PYTHONDONTWRITEBYTECODE=1", "MSCCLPP_LOG__LEVEL=none"}
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()

@@ -37,7 +37,7 @@ func TestTorchTraining(t *testing.T) {
 // Time limits, abort and death end the operations of a group with an exception.
 func TestTorchFailures(t *testing.T) {
 	p := newest(t, "torch 2.11", hasTorch)
-	for _, scene := range []string{"late", "late_work", "aborted", "version"} {
+	for _, scene := range []string{"late", "late_work", "aborted", "version", "bad_input", "collected", "callbacks", "not_destroyed", "threads", "forked"} {
 		t.Run(scene, func(t *testing.T) { done(t, p, 2, "tests/torch_failures.py", scene) })
 	}
 	t.Run("raises", func(t *testing.T) {
@@ -46,4 +46,12 @@ func TestTorchFailures(t *testing.T) {
 			t.Errorf("%v\n%s", err, text)
 		}
 	})
+}
+
+// Ctrl-C ends a call of a process group within a second.
+func TestTorchKeyboardInterrupt(t *testing.T) {
+	p, root := newest(t, "torch 2.11", hasTorch), tree(t)
+	for _, scene := range []string{"interrupted", "interrupted_work"} {
+		t.Run(scene, func(t *testing.T) { interrupt(t, root, p, "tests/torch_failures.py", scene) })
+	}
 }

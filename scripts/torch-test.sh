@@ -11,5 +11,7 @@ if [ $status = 77 ] && [ -z "${TORCH_REQUIRED:-}" ]; then
 fi
 [ $status = 0 ] || exit $status
 TORCH_TEST_PYTHON=$venv/bin/python ${GO:-go} test -vet=off -count=1 -timeout 15m ./nccl/torchtest
-# The backend in Python, and arrays of NumPy, which comes with torch.
-MSCCLPP_TEST_PYTHON=$venv/bin/python ${GO:-go} test -vet=off -count=1 -timeout 15m -run 'Torch|NumPy|Tutorial' ./python
+# The backend in Python, arrays of NumPy, which comes with torch, and kernels that NVIDIA's compiler makes.
+NVRTC_LIBRARY=$(scripts/nvrtc.sh) || echo "torch-test: TestNVRTC is NOT run" >&2
+export NVRTC_LIBRARY
+MSCCLPP_TEST_PYTHON=$venv/bin/python ${GO:-go} test -vet=off -count=1 -timeout 15m -run 'Torch|NumPy|Tutorial|NVRTC' ./python

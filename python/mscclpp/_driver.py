@@ -32,6 +32,7 @@ _FUNCTIONS = {
 }
 _MAJOR, _MINOR, _DYNAMIC_SHARED = 75, 76, 8  # of CUdevice_attribute and CUfunction_attribute
 _NO_TIMING = 2
+_LOG, _LOG_SIZE = 5, 6  # of CUjit_option: where the text of a failure goes
 
 
 class Driver:
@@ -118,9 +119,14 @@ class Driver:
 
     def load(self, device: int, image: bytes) -> c_void_p:
         """Load machine code or PTX."""
-        module = c_void_p()
-        with self.on(device):
-            self.cuModuleLoadDataEx(byref(module), image, 0, None, None)
+        module, log = c_void_p(), ctypes.create_string_buffer(8192)
+        options, values = (c_int * 2)(_LOG, _LOG_SIZE), (c_void_p * 2)(ctypes.addressof(log), len(log))
+        try:
+            with self.on(device):
+                self.cuModuleLoadDataEx(byref(module), image, 2, options, values)
+        except _errors.FailedError as problem:
+            said = log.value.decode("utf-8", "replace").strip()
+            raise _errors.make(9, f"{problem.text}: {said}") if said else problem from None
         return module
 
     def function(self, device: int, module: c_void_p, name: str) -> c_void_p:

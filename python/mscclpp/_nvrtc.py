@@ -80,8 +80,8 @@ def library():
         return _loaded
 
 
-def compile(source: str, *, name: str = "kernel.cu", arch: tuple[int, int] = (9, 0), options=(), headers: bool = True) -> bytes:
-    """Compile CUDA C++ to machine code of GPUs, and return it.
+def compile(source: str, *, name: str = "kernel.cu", arch: tuple[int, int] = (9, 0), options=(), headers: bool = True, ptx: bool = False) -> bytes:
+    """Compile CUDA C++ to machine code of GPUs, or to PTX, and return it.
 
     Args:
         source: the text; ``#include <mscclpp/device.h>`` has the channels.
@@ -89,6 +89,7 @@ def compile(source: str, *, name: str = "kernel.cu", arch: tuple[int, int] = (9,
         arch: the compute capability, as Driver.architecture returns it.
         options: more options of NVRTC, such as ``-DSIZE=4``.
         headers: whether the folder of the package's headers is one for includes.
+        ptx: whether it is to be PTX, which the driver translates when it loads it.
 
     Raises:
         InvalidUsage: the source has mistakes; the text is what the compiler says.
@@ -97,7 +98,7 @@ def compile(source: str, *, name: str = "kernel.cu", arch: tuple[int, int] = (9,
     lib, program = library(), c_void_p()
     # A chip's own features, where it has such, so that multicast and the like are there.
     suffix = "a" if arch >= (9, 0) else ""
-    flags = [f"--gpu-architecture=sm_{arch[0]}{arch[1]}{suffix}", "--std=c++17", *options]
+    flags = [f"--gpu-architecture={'compute' if ptx else 'sm'}_{arch[0]}{arch[1]}{suffix}", "--std=c++17", *options]
     if headers:
         flags.append(f"--include-path={_files.include()}")
         kernels = os.path.join(_files.TREE, "framework", "kernel", "include")
@@ -111,7 +112,7 @@ def compile(source: str, *, name: str = "kernel.cu", arch: tuple[int, int] = (9,
         if code:
             log = _read(lib, program, "Log", "ProgramLog").rstrip(b"\0").decode("utf-8", "replace").strip()
             raise _errors.invalid(f"NVRTC: {name} for {flags[0].rpartition('=')[2]}: {lib.nvrtcGetErrorString(code).decode()}: {log}")
-        return _read(lib, program, "CUBIN", "CUBIN")
+        return _read(lib, program, "PTX", "PTX") if ptx else _read(lib, program, "CUBIN", "CUBIN")
     finally:
         lib.nvrtcDestroyProgram(byref(program))
 

@@ -92,13 +92,14 @@ def _three(n) -> tuple[int, int, int]:
 
 
 def compile_source(source: str, *, device: object = None, arch: str | None = None, name: str = "kernel.cu",
-                   options: Iterable[str] = ()) -> bytes:
-    """Compile CUDA C++ by NVRTC, and return machine code; ``#include <mscclpp/device.h>`` has the channels.
+                   options: Iterable[str] = (), ptx: bool = False) -> bytes:
+    """Compile CUDA C++ by NVRTC, and return machine code or PTX; ``#include <mscclpp/device.h>`` has the channels.
 
     Args:
         device: the GPU that it is for, as Kernel has it.
         arch: an architecture instead, such as sm_90, for which no GPU is needed.
         options: of NVRTC, such as -DSIZE=4.
+        ptx: whether it is to be PTX, which the driver of a GPU translates when it loads it.
 
     Raises:
         InvalidUsage: the source has mistakes; the text is what the compiler says.
@@ -106,7 +107,7 @@ def compile_source(source: str, *, device: object = None, arch: str | None = Non
     """
     from . import _nvrtc
     text = (arch or get_device_arch(device)).rpartition("_")[2].rstrip("af")
-    return _nvrtc.compile(source, name=name, arch=(int(text[:-1]), int(text[-1])), options=options)
+    return _nvrtc.compile(source, name=name, arch=(int(text[:-1]), int(text[-1])), options=options, ptx=ptx)
 
 
 class KernelBuilder:

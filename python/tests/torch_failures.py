@@ -1,15 +1,18 @@
 """Process groups in which something goes wrong; the argument says what."""
 
 import datetime
+import gc
 import os
 import sys
+import threading
+import time
 
 import torch
 import torch.distributed as dist
 
 import mscclpp
 
-scene, rank = sys.argv[1], int(os.environ["RANK"])
+scene, rank = sys.argv[1], int(os.environ.get("RANK", "0"))
 
 
 def noticed(function, kind, *texts):
@@ -94,6 +97,144 @@ def raises():
     noticed(wait, mscclpp.PeerError, "rank 1", "ValueError: a defect")
 
 
+def bad_input():
+    """Tensors that cannot be right are refused at once, and the group works on."""
+    store = begin(60)
+    meta, sparse, two = torch.ones(2, device="meta"), torch.eye(2).to_sparse(), torch.ones(2)
+    for call, kind, text in (
+            (lambda: dist.all_reduce(meta), Exception, "meta"),
+            (lambda: dist.group.WORLD.broadcast([sparse], torch._C._distributed_c10d.BroadcastOptions()), mscclpp.UnsupportedError, "sparse"),
+            (lambda: dist.group.WORLD.allreduce([two, two], torch._C._distributed_c10d.AllreduceOptions()), mscclpp.InvalidUsage, "expected 1"),
+            (lambda: dist.all_gather_into_tensor(torch.ones(5), two), mscclpp.InvalidUsage, "recv 20"),
+            (lambda: dist.all_gather_into_tensor(torch.ones(4, dtype=torch.float64), two), Exception, "type"),
+            (lambda: dist.reduce_scatter_tensor(torch.ones(2), torch.ones(3)), mscclpp.InvalidUsage, ""),
+            (lambda: dist.all_to_all_single(torch.ones(3), torch.ones(3)), mscclpp.InvalidUsage, "multiple"),
+            (lambda: dist.all_to_all_single(torch.ones(2), two, [1, 1], [1, 5]), Exception, ""),
+            (lambda: dist.group.WORLD.send([two], rank, 0), mscclpp.InvalidUsage, "itself"),
+            (lambda: dist.recv(two), mscclpp.UnsupportedError, "any source"),
+            (lambda: dist.all_reduce(torch.ones(2, dtype=torch.int32), dist.ReduceOp.AVG), mscclpp.UnsupportedError, "int32"),
+            (lambda: dist.group.WORLD._get_backend("mps"), RuntimeError, "expected cpu or cuda")):
+        noticed(call, kind, text)
+    leaf = torch.ones(2, requires_grad=True)
+    dist.all_reduce(leaf)  # gradients are none of its business
+    with torch.inference_mode():
+        fixed = torch.ones(3)
+    dist.all_reduce(fixed)
+    assert (leaf == 2).all() and (fixed == 2).all(), (leaf, fixed)
+    meet(store, "bad input")
+
+
+def collected():
+    """Tensors and works that the program has dropped are kept while they are needed."""
+    begin(60)
+    futures = []
+    for i in range(50):
+        work = dist.all_reduce(torch.full((10000,), float(i)), async_op=True)
+        futures.append(work.get_future())
+        del work
+        if rank == 1 and i % 10 == 0:
+            gc.collect()
+            torch.zeros(10000)  # takes the place of what was freed
+    for i, future in enumerate(futures):
+        assert (future.wait()[0] == 2.0 * i).all(), i
+    dist.isend(torch.full((100000,), 5.0), 1 - rank)
+    gc.collect()
+    dist.recv(got := torch.zeros(100000), 1 - rank)
+    assert (got == 5).all(), got
+    dist.barrier()
+
+
+def callbacks():
+    """An exception in a function of the program that a future calls is raised by its wait, and the group works on."""
+    begin(60)
+
+    def fails(future):
+        raise ValueError("in a callback")
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    noticed(work.get_future().then(fails).wait, Exception, "in a callback")
+    assert work.wait()
+    dist.all_reduce(again := torch.ones(3))
+    assert (again == 2).all(), again
+
+
+def not_destroyed():
+    """The interpreter ends without destroy_process_group, with a work that nobody waits for."""
+    begin(60)
+    dist.all_reduce(torch.ones(3), async_op=True)
+
+
+def threads():
+    """Threads call different groups at once, and one group by turns."""
+    begin(60)
+    groups = [dist.new_group(timeout=datetime.timedelta(seconds=60)) for _ in range(3)]
+    problems = []
+
+    def work(group, i):
+        try:
+            for k in range(50):
+                dist.all_reduce(t := torch.full((100,), float(i + k)), group=group, async_op=False)
+                assert (t == 2.0 * (i + k)).all(), t
+        except BaseException as problem:
+            problems.append(problem)
+    all_of_them = [threading.Thread(target=work, args=pair) for pair in zip(groups, range(3))]
+    for t in all_of_them:
+        t.start()
+    for t in all_of_them:
+        t.join()
+    assert not problems, problems
+
+
+def forked():
+    """A child says that it cannot use the group, and the parent goes on."""
+    begin(60)
+    child = os.fork()
+    if child == 0:
+        try:
+            dist.all_reduce(torch.ones(1))
+        except mscclpp.Error:
+            os._exit(0)
+        os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert status == 0, status
+    dist.all_reduce(t := torch.ones(1))
+    assert t == 2, t
+
+
+def interrupted(asynchronous=False):
+    """SIGINT in a call that waits for a rank, a thread here, is KeyboardInterrupt. One process."""
+    import mscclpp.torch
+    store, groups = dist.HashStore(), []
+
+    def join(me):
+        groups.append(mscclpp.torch.ProcessGroup(store, me, 2, datetime.timedelta(seconds=60)))
+    second = threading.Thread(target=join, args=(1,))
+    second.start()
+    group = mscclpp.torch.ProcessGroup(store, 0, 2, datetime.timedelta(seconds=60))
+    second.join()
+    options = torch._C._distributed_c10d.AllreduceOptions()
+    options.asyncOp = asynchronous
+    begun = threading.Event()
+
+    def look():
+        begun.wait()
+        while sys._current_frames()[threading.main_thread().ident].f_code.co_name not in ("_call", "wait"):
+            time.sleep(0.005)
+        print("waits", flush=True)
+    threading.Thread(target=look).start()
+    try:
+        begun.set()
+        group.allreduce([torch.ones(3)], options).wait()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    for g in (group, *groups):
+        g.abort()
+
+
+def interrupted_work():
+    """The same for an asynchronous call that is waited for."""
+    interrupted(True)
+
+
 def version():
     """Another version of torch is refused clearly."""
     torch.__version__ = "1.13.1"
@@ -107,5 +248,5 @@ def version():
 
 globals()[scene]()
 print(f"rank {rank} is done", flush=True)
-if dist.is_initialized() and scene != "raises":
+if dist.is_initialized() and scene not in ("raises", "not_destroyed"):
     dist.destroy_process_group()

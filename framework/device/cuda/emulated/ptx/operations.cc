@@ -176,14 +176,17 @@ void extract(Warp& w, const Instruction& i, uint32_t lanes) {
   define(w, i.d, lanes, u);
 }
 
+template <class T>
 void insert(Warp& w, const Instruction& i, uint32_t lanes) {
+  constexpr uint32_t kBits = 8 * sizeof(T);
+  constexpr uint64_t kAll = static_cast<T>(-1);
   const Source a = source(w, i.a), b = source(w, i.b), c = source(w, i.c), e = source(w, i.v[3]);
   const uint32_t u = undefined(w, i.a) | undefined(w, i.b) | undefined(w, i.c) | undefined(w, i.v[3]);
   uint64_t* d = target(w, i.d);
   each_lane(lanes, [&](uint32_t l) {
     const uint32_t at = c[l] & 255, n = e[l] & 255;
-    const uint64_t mask = at >= 32 ? 0 : ((n >= 32 ? 0xffffffffull : (1ull << n) - 1) << at) & 0xffffffffull;
-    d[l] = (b[l] & ~mask & 0xffffffffull) | ((at >= 32 ? 0 : a[l] << at) & mask);
+    const uint64_t mask = at >= kBits ? 0 : ((n >= kBits ? kAll : (1ull << n) - 1) << at) & kAll;
+    d[l] = (b[l] & ~mask & kAll) | ((at >= kBits ? 0 : a[l] << at) & mask);
   });
   define(w, i.d, lanes, u);
 }
@@ -337,7 +340,7 @@ void add_operations(Forms* forms) {
   put_unsigned<Div>(f, "div."), put_unsigned<Rem>(f, "rem."), put_unsigned<Min>(f, "min."), put_unsigned<Max>(f, "max.");
   put_bits<And>(f, "and."), put_bits<Or>(f, "or."), put(f, "xor.pred", binary<bool, Xor>);
   put(f, "xor.b16", binary<uint16_t, Xor>), put(f, "xor.b32", binary<uint32_t, Xor>), put(f, "xor.b64", binary<uint64_t, Xor>);
-  put(f, "add.rn.f32", binary<float, Add>), put(f, "add.rn.f64", binary<double, Add>);
+  put(f, "add.f32", binary<float, Add>), put(f, "add.rn.f32", binary<float, Add>), put(f, "add.rn.f64", binary<double, Add>);
   put(f, "mul.rn.f32", binary<float, Mul>), put(f, "mul.rn.f64", binary<double, Mul>);
   put(f, "div.rn.f64", binary<double, Div>), put(f, "rcp.rn.f64", unary<double, Reciprocal>);
   put(f, "fma.rn.f64", ternary<double, MulAdd>);
@@ -351,8 +354,9 @@ void add_operations(Forms* forms) {
   put(f, "shl.b16", shift_left<uint16_t>), put(f, "shl.b32", shift_left<uint32_t>), put(f, "shl.b64", shift_left<uint64_t>);
   put(f, "shr.u16", shift_right<uint16_t>), put(f, "shr.u32", shift_right<uint32_t>), put(f, "shr.u64", shift_right<uint64_t>);
   put(f, "shr.s16", shift_right<int16_t>), put(f, "shr.s32", shift_right<int32_t>), put(f, "shr.s64", shift_right<int64_t>);
-  put(f, "bfe.u32", extract<uint32_t>), put(f, "bfe.u64", extract<uint64_t>), put(f, "bfi.b32", insert), put(f, "prmt.b32", permute);
-  for (const char* t : {"selp.b16", "selp.b32", "selp.b64", "selp.f32", "selp.f64", "selp.s32", "selp.u32", "selp.s64", "selp.u64"}) put(f, t, select);
+  put(f, "bfe.u32", extract<uint32_t>), put(f, "bfe.u64", extract<uint64_t>), put(f, "prmt.b32", permute);
+  put(f, "bfi.b32", insert<uint32_t>), put(f, "bfi.b64", insert<uint64_t>);
+  for (const char* t : {"selp.b16", "selp.s16", "selp.u16", "selp.b32", "selp.b64", "selp.f32", "selp.f64", "selp.s32", "selp.u32", "selp.s64", "selp.u64"}) put(f, t, select);
   compare<Eq>(f, "eq"), compare<Ne>(f, "ne"), compare<Lt>(f, "lt"), compare<Le>(f, "le"), compare<Gt>(f, "gt"), compare<Ge>(f, "ge");
   compare_bits<Eq>(f, "eq"), compare_bits<Ne>(f, "ne");
   compare_floats<Eq>(f, "eq"), compare_floats<Ne>(f, "ne"), compare_floats<Lt>(f, "lt"), compare_floats<Le>(f, "le");

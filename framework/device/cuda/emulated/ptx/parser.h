@@ -167,6 +167,8 @@ class Parser {
     if (in_.accept(".pragma")) {
       in_.next();
       in_.expect(";");
+    } else if (in_.peek().is(".shared")) {
+      variable(in_.next());  // which one function alone uses
     } else if (in_.accept(".reg")) {
       declare_registers();
     } else if (in_.accept(".param")) {
