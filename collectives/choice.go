@@ -22,7 +22,7 @@ func (c *Comm) RegisterSelector(s Selector) {
 // UseTable replaces the rows of Options.Table, which come before the built-in table.
 // All ranks call it with the same rows and between the same calls. It is meant for
 // programs that measure, and for rows with algorithms that the program has registered;
-// other programs configure the table. A row with an algorithm that nobody has is a
+// other programs configure the table. A row with an algorithm that does not exist is a
 // RowError.
 func (c *Comm) UseTable(rows []Row) error {
 	c.choice.mu.Lock()

@@ -17,7 +17,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
-// defaultPort is where the ranks of several hosts meet when nobody says otherwise;
+// defaultPort is where the ranks of several hosts meet by default;
 // users of torchrun know it.
 const defaultPort = 29400
 

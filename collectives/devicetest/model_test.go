@@ -11,7 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// Ranks whose GPUs are joined as nobody has measured choose by the model, and all alike: results are
+// Ranks whose GPUs are joined in a way without measurements choose by the model, and all alike: results are
 // right at sizes on both sides of its thresholds, and a dump says what it went by. One rank's word
 // counts for all.
 func TestChoicesOfTheModel(t *testing.T) {

@@ -366,7 +366,7 @@ func (s *Service) rest(waited, yields time.Duration, outstanding, crowded bool) 
 }
 
 // nap is how long a push that cannot wake the proxy may be late, after a pause. The first
-// one ever may be later: many rings are that of nobody.
+// one ever may be later: many rings are never used.
 func (s *Service) nap(waited time.Duration) time.Duration {
 	if !s.silent {
 		return 10 * s.o.Nap

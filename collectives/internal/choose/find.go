@@ -1,5 +1,5 @@
-// Package choose chooses algorithms: it knows which there are, the tables, a model for machines that nobody has
-// measured, and how kernels are launched. Its functions depend on their arguments alone.
+// Package choose chooses algorithms: it knows which there are, the tables, a model for machines without
+// measurements, and how kernels are launched. Its functions depend on their arguments alone.
 package choose
 
 import (

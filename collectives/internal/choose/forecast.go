@@ -30,7 +30,7 @@ type Facts struct {
 }
 
 // Builtin picks the rows for a communicator of GPUs: those that were measured, or, for numbers of ranks and links
-// that nobody has measured, those of the model for the algorithms that there are. basis says it in words.
+// without measurements, those of the model for the algorithms that there are. basis says it in words.
 func Builtin(f Facts, offered []*engine.Algorithm) (rows []engine.Row, basis string) {
 	r, n := f.Route, f.Ranks
 	if n < 2 || r.Measured {

@@ -43,7 +43,7 @@ func linksOf(a, b *Surroundings, lines bool) NVLink {
 	return usual(a.Major, a.Minor)
 }
 
-// usual is what GPUs of a compute capability have if nobody says what these have, and if they
+// usual is what GPUs of a compute capability have if nothing says what these have, and if they
 // may be joined by NVLink at all.
 func usual(major, minor int) NVLink {
 	switch {

@@ -29,7 +29,7 @@ func (e *RowError) Error() string {
 // Unwrap returns the class.
 func (e *RowError) Unwrap() error { return framework.ErrInvalid }
 
-// CheckRows refuses rows that nobody can mean: they would be passed over, and the program
+// CheckRows refuses rows that cannot be meant: they would be passed over, and the program
 // would run with other algorithms than its user thinks. The algorithms are those of this module, of the kernels
 // that transports have, and the offered ones.
 func CheckRows(rows []engine.Row, kernels []comm.Kernel, offered []*engine.Algorithm) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/ownfile"
 )
 
-// unused is how long an image stays in a store that nobody has asked for it.
+// unused is how long an image stays in a store without being asked for.
 const unused = 30 * 24 * time.Hour
 
 // obtain takes the bytes of an image from the store, or makes them, and keeps them there. It looks there by the sources first,

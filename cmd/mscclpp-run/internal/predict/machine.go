@@ -73,7 +73,7 @@ func findMachine(name string) (simulate.Machine, error) {
 }
 
 // parseMachine reads name, base and parameters. Without a base all parameters are
-// needed; what nobody knows is an error.
+// needed; an unknown one is an error.
 func parseMachine(text []byte) (simulate.Machine, error) {
 	var m simulate.Machine
 	var raw map[string]yaml.Node

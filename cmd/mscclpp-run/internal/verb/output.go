@@ -15,8 +15,8 @@ type Output struct {
 	lost   error // the first write that failed for another reason
 }
 
-// Write implements io.Writer. A closed pipe is no error: there is nobody to whom it
-// would matter.
+// Write implements io.Writer. A closed pipe is no error: its
+// reader has seen enough.
 func (o *Output) Write(b []byte) (int, error) {
 	if o.closed {
 		return len(b), nil

@@ -78,8 +78,8 @@ func FlagsAlone(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// Mistaken is err with words of ours where it is about a value: which function of Go did
-// not like it helps nobody.
+// Mistaken is err with words of ours where it is about a value: the name of a function of Go
+// does not help the user.
 func Mistaken(err error) error {
 	var wrong *pflag.InvalidValueError
 	if !errors.As(err, &wrong) {

@@ -1,6 +1,6 @@
 // Package model predicts how long algorithms on GPUs take, from the number of ranks,
-// the bytes and what is known of the links between the GPUs. It chooses where nobody
-// has measured: numbers of ranks, kinds of GPUs and links for which there are no rows.
+// the bytes and what is known of the links between the GPUs. It chooses where there are
+// no measurements: numbers of ranks, kinds of GPUs and links for which there are no rows.
 //
 // A call takes the time of a launch, then for each step the time that a word needs to the peers and
 // what is done about it there, and the time in which links, or the GPU's own memory, carry all

@@ -22,7 +22,7 @@ func (h *Engine) allReduceLarge(ctx context.Context, c *engine.Call) error {
 //
 // While a piece is between hosts, the next is begun. A rank is never two pieces ahead of
 // another of its host, nor of those on other hosts that it exchanges with, so that a slot is
-// free before it is needed. A root waits for those, and they for nobody but each other.
+// free before it is needed. A root waits for those, and they only for each other.
 func (h *Engine) reduceTo(ctx context.Context, c *engine.Call, course crosshost.Direction) error {
 	element := uint64(c.Type.Size())
 	size := h.PieceOf(c.Count, element)

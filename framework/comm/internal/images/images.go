@@ -1,5 +1,5 @@
 // Package images chooses among the compiled kernels that a transport describes, and says
-// why it cannot. It asks nobody: everything that it needs is in the Description.
+// why it cannot. It makes no calls: everything that it needs is in the Description.
 package images
 
 import (

@@ -159,7 +159,7 @@ func (l *Life) Bound(ctx context.Context) (context.Context, context.CancelFunc) 
 }
 
 // CloseBound returns how long a close that begins now may take. Once the grace period
-// after the shared deadline is over as well, nobody was ending the rank: a group has
+// after the shared deadline is over as well, the rank was not being ended: a group has
 // failed whose job goes on, and the next failure gets a deadline of its own.
 func (l *Life) CloseBound() time.Duration {
 	if !l.Failed() {

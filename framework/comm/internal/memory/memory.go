@@ -30,7 +30,7 @@ type Memory struct {
 	regs map[*transport.Transport]framework.Registration
 }
 
-// New wraps memory of a device; owned memory is freed at the end. It belongs to nobody
+// New wraps memory of a device; owned memory is freed at the end. It has no owner
 // until Begin.
 func New(inner device.Memory, owned bool) *Memory {
 	m := &Memory{Memory: inner, owned: owned}

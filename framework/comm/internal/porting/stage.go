@@ -33,7 +33,7 @@ func (s *Ports) newStage(ctx context.Context, t *transport.Transport, bytes uint
 
 func (s *stage) close(ctx context.Context) error { return memory.Shut(ctx, s.memory) }
 
-// apart reports whether this process can read memory that nobody else can be given.
+// apart reports whether this process can read memory that no other process can be given.
 func (s *Ports) apart(m *memory.Memory) bool {
 	if s.Counters.HostDev != nil {
 		return false // its copy engines, or the collectives, do that
