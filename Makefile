@@ -126,7 +126,7 @@ generate: build proto ## regenerate everything that is generated
 	bin/mscclpp-run config --docs > docs/config.md
 	$(GO) run ./internal/notices/cmd/notices > THIRD_PARTY_NOTICES.new && mv THIRD_PARTY_NOTICES.new THIRD_PARTY_NOTICES
 
-fuzz: ## look for new inputs that break parsers; 49 targets, 10 minutes each, or ARGS='--targets 8 --seconds 5'
+fuzz: ## look for new inputs that break parsers; 50 targets, 10 minutes each, or ARGS='--targets 8 --seconds 5'
 	scripts/fuzz.sh $(or $(ARGS),--seconds 600)
 
 lint: ## vet, formatting, the rules of internal/lint, and golangci-lint

@@ -109,14 +109,12 @@ func (c *Comm) assemble(ctx context.Context, reach comm.Reach, route choose.Rout
 	return nil
 }
 
-// unique is a device that knows what tells it from all others, and placed one that knows
-// where it is and what it can do: those of package cuda.
+// unique is a device that knows what tells it from all others, placed one that knows where it is: those of package native.
+// versioned is one whose links follow from its generation, where nobody says which it has: those of package cuda.
 type (
-	unique interface{ UUID() [16]byte }
-	placed interface {
-		PCI() string
-		Capability() (major, minor int)
-	}
+	unique    interface{ UUID() [16]byte }
+	placed    interface{ PCI() string }
+	versioned interface{ Capability() (major, minor int) }
 )
 
 // lookAround finds out whether ranks share a GPU, and whether one of them must not get
@@ -126,6 +124,8 @@ func lookAround(ctx context.Context, c *comm.Communicator, o *Options) (route ch
 	mine := choose.Surroundings{Sharing: o.Sharing, NoLines: o.NoLines, Name: c.Device().Info().Name, Links: o.Links}
 	if d, ok := c.Device().(placed); ok {
 		mine.Address = d.PCI()
+	}
+	if d, ok := c.Device().(versioned); ok {
 		mine.Major, mine.Minor = d.Capability()
 	}
 	if d, ok := c.Device().(unique); ok {

@@ -12,8 +12,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
-	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
@@ -56,15 +54,8 @@ func mscclppGoMemoryRegister(h, address C.uintptr_t, bytes C.size_t, out *C.uint
 
 // wrap makes memory of the program that of a device.
 func wrap(d device.Device, address uintptr, bytes uint64) (device.Memory, error) {
-	switch d := d.(type) {
-	case *host.Device:
-		return host.Wrap(address, bytes), nil
-	case *cuda.Device:
-		m, err := d.Wrap(address, bytes)
-		if err != nil {
-			return nil, err // and no nil pointer in an interface
-		}
-		return m, nil
+	if d, ok := d.(device.Wrapper); ok {
+		return d.WrapMemory(address, bytes)
 	}
 	return nil, fmt.Errorf("%w: memory register: device %v", framework.ErrUnsupported, d.Info().Device)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/native"
 )
 
 // executor is the device, for what its kind decides: how the host reaches its memory,
@@ -29,8 +29,16 @@ type watch interface {
 	close()
 }
 
+// accelerator is a device with streams and events: cuda, and those that makers bring.
+type accelerator interface {
+	device.Engine
+	WriteAt(b []byte, addr uintptr) error
+	ReadAt(b []byte, addr uintptr) error
+	NewEvent(timing bool) (*native.Event, error)
+}
+
 func newExecutor(dev device.Device) (executor, error) {
-	if d, ok := dev.(*cuda.Device); ok {
+	if d, ok := dev.(accelerator); ok {
 		s, err := d.NewStream()
 		if err != nil {
 			return nil, err
@@ -38,13 +46,13 @@ func newExecutor(dev device.Device) (executor, error) {
 		return &onGPU{d, s}, nil
 	}
 	if t := dev.Info().Device.Type; t != "host" {
-		return nil, fmt.Errorf("%w: device %s: expected cuda or host", framework.ErrUnsupported, t)
+		return nil, fmt.Errorf("%w: device %s: expected host, or a device with streams and events", framework.ErrUnsupported, t)
 	}
 	return onHost{}, nil
 }
 
 type onGPU struct {
-	dev   *cuda.Device
+	dev   accelerator
 	queue device.Stream
 }
 
@@ -74,7 +82,7 @@ func (g *onGPU) watch(marks int) (watch, error) {
 
 type events struct {
 	queue  device.Stream
-	events []*cuda.Event
+	events []*native.Event
 	used   int
 }
 

@@ -58,7 +58,7 @@ func parse(arguments []string, usage io.Writer) (o options, err error) {
 	f.IntVar(&o.n, "n", 8192, "rows of the transposed B, columns of C")
 	f.IntVar(&o.k, "k", 8192, "columns of A and of the transposed B")
 	f.IntVar(&o.iters, "iters", 20, "measurements; 0: the results are checked and nothing is measured")
-	f.StringVar(&o.device, "device", "cuda", "cuda, or host to try the channels on a machine without a GPU, with small matrices")
+	f.StringVar(&o.device, "device", "cuda", "cuda, one that the configuration brings, or host to try the channels on a machine without a GPU, with small matrices")
 	f.StringVar(&o.kernels, "kernels", "", "folder of images that mscclpp-kernels built (default: the PTX within the program)")
 	f.StringVar(&o.ptx, "ptx", "", "file of PTX that clang or nvcc made, instead")
 	if err := f.Parse(arguments); err != nil {

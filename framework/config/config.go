@@ -14,11 +14,11 @@ type Config struct {
 	// of their devices.
 	Devices map[string]DeviceBackend `config:"devices"`
 
-	// GPUMemory is the kind of memory of allocations on a GPU: device; host for memory of
-	// the host that the GPU reaches, which joins GPUs that cannot reach each other's
-	// memory, such as L4, A10 and RTX cards, at the speed of their PCIe slots; or fabric
-	// for memory of the device that other hosts of one NVLink network can map, where the
-	// driver has it.
+	// GPUMemory is the kind of memory of allocations on a GPU, or on a device that devices
+	// names: device; host for memory of the host that the GPU reaches, which joins GPUs that
+	// cannot reach each other's memory, such as L4, A10 and RTX cards, at the speed of their
+	// PCIe slots; or, on NVIDIA GPUs, fabric for memory of the device that other hosts of one
+	// NVLink network can map, where the driver has it.
 	GPUMemory string `config:"gpu_memory"`
 
 	// GPUCode is the form in which NVIDIA GPUs get kernels: auto, machine code where the folders

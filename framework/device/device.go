@@ -2,8 +2,8 @@
 // memory that others can map, mappings of the memory of others, and kernels.
 //
 // There is one implementation per kind of device: device/host (the CPU, always present),
-// device/cuda (through the vendor's driver library, opened at run time), and device/native for
-// those that makers bring as a table of C functions.
+// and device/native for those that are a table of C functions: makers bring them, and device/cuda has the one of NVIDIA's
+// GPUs, over the vendor's driver library, which is opened at run time.
 // Implementations know no transport; package comm performs a transport's recipe with
 // them.
 package device
@@ -21,7 +21,7 @@ var ErrNotReady = errors.New("not ready yet")
 // Device is one device as one rank sees it. Methods may be called concurrently,
 // from any goroutine, whatever device is current on the caller's thread.
 //
-// Implemented by device/host, device/cuda and device/native. Called by framework/comm and package
+// Implemented by device/host and device/native. Called by framework/comm and package
 // collectives.
 type Device interface {
 	Info() Info
@@ -66,12 +66,21 @@ type Memory interface {
 // DMABufMemory is an optional interface of a device's Memory, for memory that network
 // adapters may access directly.
 //
-// Implemented by memory of device/cuda. Called by framework/comm, for transports that take
+// Implemented by memory of device/native. Called by framework/comm, for transports that take
 // such memory.
 type DMABufMemory interface {
 	// DMABuf returns a share of kind dma-buf; the caller owns it. ErrUnsupported: the
 	// device, its driver or the kernel does not support it.
 	DMABuf() (framework.Share, error)
+}
+
+// Wrapper is an optional interface of a Device that takes memory of the program for its own.
+//
+// Implemented by device/host, device/native and device/cuda. Called by the C library.
+type Wrapper interface {
+	// WrapMemory makes memory of the program usable where Memory is asked for. The program keeps it; Close does nothing to it, and
+	// comes before it is freed. ErrUnsupported: the device does not tell what is at an address.
+	WrapMemory(addr uintptr, bytes uint64) (Memory, error)
 }
 
 // Object is a multicast object, or its emulation.
@@ -135,7 +144,7 @@ type Stream uintptr
 // return before they are done, and its copy engines move bytes beside the kernels. The
 // host does not implement it.
 //
-// Implemented by the devices of device/cuda. Called by framework/comm for port channels,
+// Implemented by the devices of device/native that have streams. Called by framework/comm for port channels,
 // and by package collectives. Only Sync waits.
 type Engine interface {
 	NewStream() (Stream, error)
@@ -161,7 +170,7 @@ type Engine interface {
 // Flusher is an optional interface of an Engine, for devices whose memory network
 // adapters may write.
 //
-// Implemented by the devices of device/cuda. Called by framework/comm, for transports
+// Implemented by the devices of device/native. Called by framework/comm, for transports
 // whose signals come through host memory.
 type Flusher interface {
 	// FlushWrites returns when kernels see everything that adapters wrote before the call,
@@ -173,7 +182,7 @@ type Flusher interface {
 // HostMapper is an optional interface of a Device, for devices into whose memory the
 // processor can store.
 //
-// Implemented by the devices of device/cuda, where there is GDRCopy. Called by
+// Implemented by the devices of device/native, where they have views. Called by
 // framework/comm, for words that the host raises and kernels poll.
 type HostMapper interface {
 	// MapForHost maps memory that Alloc has made, for stores of the host. The view must be
@@ -199,7 +208,7 @@ type HostView interface {
 
 // Marker is an optional interface of an Engine whose streams can wait for each other.
 //
-// Implemented by the devices of device/cuda. Called by package collectives.
+// Implemented by the devices of device/native. Called by package collectives.
 type Marker interface {
 	NewMark() (Mark, error)
 }
@@ -207,7 +216,7 @@ type Marker interface {
 // Prioritizer is an optional interface of an Engine whose streams have priorities: the
 // device prefers kernels of streams with a smaller number.
 //
-// Implemented by the devices of device/cuda. Called by package collectives.
+// Implemented by the devices of device/native. Called by package collectives.
 type Prioritizer interface {
 	// Priorities returns the range of numbers: greatest is the smaller one.
 	Priorities() (least, greatest int)

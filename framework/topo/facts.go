@@ -18,8 +18,8 @@ const (
 
 var rank = map[string]int{PIX: 0, PXB: 1, PHB: 2, NODE: 3, SYS: 4}
 
-// Keys of framework.Facts.Other. Numbers of devices depend on the environment of a
-// process; these do not.
+// Keys of framework.Facts.Other for NVIDIA's GPUs; FactKey has those of other devices. Numbers of devices depend on the
+// environment of a process; these do not.
 const (
 	FactUUID = "nvidia/uuid" // "GPU-…", or "MIG-…"
 	FactPCI  = "nvidia/pci"  // "0000:19:00.0"
@@ -39,6 +39,17 @@ const (
 	FactReach = "job/reach"
 )
 
+// makers begin the keys of devices whose type is not that word.
+var makers = map[string]string{"cuda": "nvidia"}
+
+// FactKey is the key of a fact about devices of a type: "uuid", "pci" or "memory", as in nvidia/pci for cuda and acme/pci for acme.
+func FactKey(typ, fact string) string {
+	if maker := makers[typ]; maker != "" {
+		typ = maker
+	}
+	return typ + "/" + fact
+}
+
 // Place is where the kernels of a rank run.
 type Place struct {
 	NUMA  int // -1: not known
@@ -52,11 +63,9 @@ type Place struct {
 func (h *Host) At(d framework.Device, cpus []int) Place {
 	if g, ok := h.GPU(d); ok {
 		p := Place{NUMA: g.NUMA, bus: g.bus}
-		if d.Type == "cuda" {
-			p.facts = map[string]string{FactPCI: g.PCI}
-			if g.UUID != "" {
-				p.facts[FactUUID] = g.UUID
-			}
+		p.facts = map[string]string{FactKey(d.Type, "pci"): g.PCI}
+		if g.UUID != "" {
+			p.facts[FactKey(d.Type, "uuid")] = g.UUID
 		}
 		return p
 	}

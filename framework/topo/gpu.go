@@ -138,18 +138,29 @@ func (h *Host) Between(a, b GPU) string {
 	return h.apart(Place{NUMA: a.NUMA, bus: a.bus}, Place{NUMA: b.NUMA, bus: b.bus})
 }
 
-// linkWord begins what tables and drawings call the links of a GPU.
-func (g GPU) linkWord() string {
-	if g.Device.Type == "hip" {
-		return "XGMI"
-	}
-	return "NV"
+// words are those of tables and drawings for a type of device: its own, the beginning of a link's, and the heading over links.
+type words struct{ device, link, links string }
+
+var knownWords = map[string]words{
+	"cuda": {device: "GPU", link: "NV", links: "NVLink"},
+	"hip":  {link: "XGMI", links: "xGMI"},
 }
+
+// wordsOf falls back to what any maker's devices have.
+func wordsOf(typ string) words {
+	if w, known := knownWords[typ]; known {
+		return w
+	}
+	return words{link: "L", links: "links"}
+}
+
+// linkWord begins what tables and drawings call the links of a GPU.
+func (g GPU) linkWord() string { return wordsOf(g.Device.Type).link }
 
 // label is how tables and drawings name a GPU.
 func (g GPU) label() string {
-	if g.Device.Type == "cuda" {
-		return "GPU" + strconv.Itoa(g.Device.Index)
+	if w := wordsOf(g.Device.Type).device; w != "" {
+		return w + strconv.Itoa(g.Device.Index)
 	}
 	return g.Device.String()
 }

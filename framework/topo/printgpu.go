@@ -56,10 +56,14 @@ func (h *Host) printHives(w io.Writer) {
 
 // linkHeading names the links of the GPUs that there are.
 func (h *Host) linkHeading() string {
-	if len(h.GPUs) > 0 && !slices.ContainsFunc(h.GPUs, func(g GPU) bool { return g.Device.Type != "hip" }) {
-		return "xGMI"
+	if len(h.GPUs) == 0 {
+		return wordsOf("cuda").links
 	}
-	return "NVLink"
+	typ := h.GPUs[0].Device.Type
+	if slices.ContainsFunc(h.GPUs, func(g GPU) bool { return g.Device.Type != typ }) {
+		typ = "cuda" // the column is of several makers; the rows have their words
+	}
+	return wordsOf(typ).links
 }
 
 // linkText sums up the links of a GPU: "18 × v4 to switch".

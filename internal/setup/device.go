@@ -58,11 +58,19 @@ func kinds(cfg *config.Config, log *slog.Logger) []kind {
 				if err != nil {
 					return nil, err
 				}
-				return back.Open(index, strings.Join(b.Options, "\n"))
+				return back.Open(index, strings.Join(b.Options, "\n"), memoryOf(cfg)...)
 			},
 		})
 	}
 	return append(list, kind{name: framework.Host.Type, open: func(int, string) (device.Device, error) { return host.Open(host.Prefault(prefault)) }})
+}
+
+// memoryOf are the options of a configured device for the kind of its memory.
+func memoryOf(cfg *config.Config) []native.Option {
+	if cfg.GPUMemory == "host" {
+		return []native.Option{native.Hosted()}
+	}
+	return nil
 }
 
 // kindOf finds a type of device.

@@ -15,13 +15,13 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/processors"
 )
 
-// onBus is a device that knows where it is: those of package cuda.
+// onBus is a device that may know where it is, and what tells it from all others: those of package native.
 type onBus interface {
 	PCI() string
 	UUID() [16]byte
 }
 
-// hosting is a device whose allocations may be memory of the host: those of package cuda.
+// hosting is a device whose allocations may be memory of the host: likewise.
 type hosting interface{ Hosted() bool }
 
 // multicasting is a device that knows whether it has multicast, without asking the driver for any: those of package cuda.
@@ -53,9 +53,11 @@ func Facts(root fs.FS, dev device.Device, host string, turn int, log *slog.Logge
 	facts := framework.Facts{Host: host, NUMA: -1}
 	info := dev.Info()
 	finders, cpus := []topo.Finder(nil), []int(nil)
-	if at, ok := dev.(onBus); ok {
-		own := topo.GPU{Device: info.Device, Name: info.Name, PCI: strings.ToLower(at.PCI()), UUID: uuidText(at.UUID())}
-		facts.Other = map[string]string{topo.FactPCI: own.PCI, topo.FactUUID: own.UUID}
+	if own, ok := onItsBus(dev); ok {
+		facts.Other = map[string]string{topo.FactKey(info.Device.Type, "pci"): own.PCI}
+		if own.UUID != "" {
+			facts.Other[topo.FactKey(info.Device.Type, "uuid")] = own.UUID
+		}
 		finders = append(finders, func() ([]topo.GPU, error) { return []topo.GPU{own}, nil })
 	} else {
 		cpus, _ = processors.Allowed() // none: nothing is said to be near
@@ -73,7 +75,7 @@ func Facts(root fs.FS, dev device.Device, host string, turn int, log *slog.Logge
 		if facts.Other == nil {
 			facts.Other = map[string]string{}
 		}
-		facts.Other[topo.FactMemory] = "host"
+		facts.Other[topo.FactKey(info.Device.Type, "memory")] = "host"
 	}
 	multicast(dev, &facts)
 	if len(facts.NICs) > 0 {
@@ -81,6 +83,16 @@ func Facts(root fs.FS, dev device.Device, host string, turn int, log *slog.Logge
 			"reason", fmt.Sprintf("nearest to %v first; of those alike ranks of a host begin with different ones, and this is its rank %d", info.Device, turn))
 	}
 	return facts
+}
+
+// onItsBus describes a device that has an address.
+func onItsBus(dev device.Device) (own topo.GPU, ok bool) {
+	at, ok := dev.(onBus)
+	if !ok || at.PCI() == "" {
+		return own, false
+	}
+	info := dev.Info()
+	return topo.GPU{Device: info.Device, Name: info.Name, PCI: strings.ToLower(at.PCI()), UUID: uuidText(info.Device.Type, at.UUID())}, true
 }
 
 // OneHost notes for transports that no rank outside of this host takes part.
@@ -109,8 +121,14 @@ func Turn(getenv func(string) string, rank int, there []int) int {
 	return max(slices.Index(there, rank), 0)
 }
 
-// uuidText writes a UUID as NVIDIA's tools do.
-func uuidText(id [16]byte) string {
-	x := hex.EncodeToString(id[:])
-	return "GPU-" + x[:8] + "-" + x[8:12] + "-" + x[12:16] + "-" + x[16:20] + "-" + x[20:]
+// uuidText writes a UUID, that of an NVIDIA GPU as NVIDIA's tools do; "" if it is not known.
+func uuidText(typ string, id [16]byte) string {
+	if id == [16]byte{} {
+		return ""
+	}
+	x, prefix := hex.EncodeToString(id[:]), ""
+	if typ == "cuda" {
+		prefix = "GPU-"
+	}
+	return prefix + x[:8] + "-" + x[8:12] + "-" + x[12:16] + "-" + x[16:20] + "-" + x[20:]
 }

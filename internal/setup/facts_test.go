@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -19,10 +20,11 @@ import (
 type placed struct {
 	device.Device
 	pci string
+	typ string
 }
 
 func (p placed) Info() device.Info {
-	return device.Info{Device: framework.Device{Type: "cuda", Index: 3}, Name: "a GPU"}
+	return device.Info{Device: framework.Device{Type: cmp.Or(p.typ, "cuda"), Index: 3}, Name: "a GPU"}
 }
 func (p placed) PCI() string { return p.pci }
 func (p placed) UUID() (id [16]byte) {
@@ -39,6 +41,18 @@ func TestFactsOfAGPU(t *testing.T) {
 	}
 	if f.Other[topo.FactPCI] != "0000:ab:00.0" || f.Other[topo.FactUUID] != "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf" {
 		t.Errorf("other facts %v: expected address and UUID of the device", f.Other)
+	}
+}
+
+// The facts of a maker's device go by its type. One that is on no bus is where its rank is.
+func TestFactsOfAMakersDevice(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	f := Facts(os.DirFS("/"), placed{pci: "0000:AB:00.0", typ: "acme"}, "blade-7", 0, log)
+	if f.Other["acme/pci"] != "0000:ab:00.0" || f.Other["acme/uuid"] != "a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf" || len(f.Other) != 2 {
+		t.Errorf("facts %v: expected address and UUID under acme/", f.Other)
+	}
+	if off, own := Facts(os.DirFS("/"), placed{typ: "acme"}, "blade-7", 0, log), Facts(os.DirFS("/"), onHost(t), "blade-7", 0, log); len(off.Other) != 0 || off.NUMA != own.NUMA {
+		t.Errorf("facts %v and memory node %d of a device that is on no bus: expected none, and node %d", off.Other, off.NUMA, own.NUMA)
 	}
 }
 

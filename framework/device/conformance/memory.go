@@ -5,6 +5,8 @@ import (
 	"regexp"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/native"
 	"github.com/mscclpp-go/mscclpp/framework/memfd"
 )
 
@@ -44,6 +46,11 @@ func openTests() []test {
 		}},
 	}
 }
+
+// hosted is memory of the host, under the address of the process.
+type hosted struct{ device.Memory }
+
+func (h hosted) Addr() uintptr { return h.Memory.(*native.Memory).HostAddr() }
 
 func memoryTests() []test {
 	return []test{
@@ -163,12 +170,39 @@ func memoryTests() []test {
 			d.write(m.Addr(), pattern(5, 4096))
 			t.same(f.Bytes()[4096+8:4096+8+4096], pattern(5, 4096), "what the device wrote")
 		}},
+		{"memory/hosted", "memory of the host serves as the device's own, and is shared by its descriptor", func(t *T) {
+			opened, err := t.o.Backend.Open(t.o.Index, t.o.Options, native.Hosted())
+			t.must(err, "open with memory of the host")
+			t.cleanup(opened.Close, "close the device")
+			m, err := opened.Alloc(3*4096 + 8)
+			if err != nil {
+				t.needs(false, "memory of the host: "+err.Error())
+			}
+			t.cleanup(m.Close, "free memory")
+			shares, err := m.Export()
+			t.must(err, "export")
+			t.cleanup(framework.Parcel{Shares: shares}.Close, "close shares")
+			if len(shares) != 1 || shares[0].Kind != framework.ShareMemFD {
+				t.errorf("shares %v: expected a memfd alone", shares)
+				return
+			}
+			d := t.device()
+			far, err := d.Map(framework.Mapping{Shares: shares, Offset: 4096, Bytes: 4096})
+			t.must(err, "map it on the device as others have it")
+			t.cleanup(far.Close, "unmap")
+			t.must(opened.(transfer).WriteAt(pattern(6, 4096), m.Addr()+4096), "upload")
+			t.same(d.read(far.Addr(), 4096), pattern(6, 4096), "memory of the host")
+			t.same(device.Bytes(hosted{m})[4096:8192], pattern(6, 4096), "what the process sees")
+		}},
 		{"memory/wrapped", "the driver knows its memory by any address in it, and refuses others", func(t *T) {
 			d := t.device()
 			m := d.alloc(1 << 16)
-			w, err := d.Wrap(m.Addr()+8192, 4096)
+			w, err := d.any.(device.Wrapper).WrapMemory(m.Addr()+8192, 4096)
 			if err != nil {
 				t.needs(false, "ranges: "+err.Error())
+			}
+			if w.Addr() != m.Addr()+8192 || w.Bytes() != 4096 {
+				t.errorf("%d bytes at %#x were wrapped as %d at %#x", 4096, m.Addr()+8192, w.Bytes(), w.Addr())
 			}
 			t.must(w.Close(), "end the use")
 			heap := make([]byte, 64)

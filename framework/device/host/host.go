@@ -77,7 +77,18 @@ func Wrap(addr uintptr, bytes uint64) *Memory {
 	return &Memory{addr: addr, bytes: bytes}
 }
 
+// WrapMemory implements [device.Wrapper].
+func (d *Device) WrapMemory(addr uintptr, bytes uint64) (device.Memory, error) {
+	if err := d.live("wrap"); err != nil {
+		return nil, err
+	}
+	return Wrap(addr, bytes), nil
+}
+
 // at turns an address outside of Go's heap into a pointer.
 func at(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
-var _ device.Device = (*Device)(nil)
+var (
+	_ device.Device  = (*Device)(nil)
+	_ device.Wrapper = (*Device)(nil)
+)

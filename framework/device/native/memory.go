@@ -111,6 +111,15 @@ func (d *Device) Wrap(addr uintptr, bytes uint64) (*Memory, error) {
 	return &Memory{dev: d, addr: addr, bytes: bytes, block: b, part: b, release: b.release}, nil
 }
 
+// WrapMemory implements [device.Wrapper].
+func (d *Device) WrapMemory(addr uintptr, bytes uint64) (device.Memory, error) {
+	m, err := d.Wrap(addr, bytes)
+	if err != nil {
+		return nil, err // and no nil pointer in an interface
+	}
+	return m, nil
+}
+
 func (d *Device) wrappable(op string, addr uintptr, bytes uint64, m *C.mscclpp_device_memory) error {
 	start, whole := uint64(m.start), uint64(m.whole)
 	if start == 0 || uint64(addr) < start {

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
-	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/device/native"
 )
 
@@ -38,43 +37,36 @@ type recording interface {
 	Close() error
 }
 
-// measured is a device on whose streams a measurement runs, and what differs between packages of devices.
-type measured struct {
+// measurable is a device that measurements can use: one of package native with streams and events, which those of package cuda are.
+type measurable interface {
 	engine
-	timer func() (timer, error)
-	host  func(bytes uint64) (hostWord, error)
-	begin func(device.Stream) error
-	end   func(device.Stream) (recording, error)
+	NewEvent(timing bool) (*native.Event, error)
+	AllocHost(bytes uint64) (*native.Memory, error)
+	BeginCapture(s device.Stream, mode native.CaptureMode) error
+	EndCapture(s device.Stream) (*native.Graph, error)
 }
+
+// measured is a device on whose streams a measurement runs.
+type measured struct{ measurable }
 
 // measuredOn returns nil for a device without streams, or without events.
 func measuredOn(d device.Device) *measured {
-	switch d := d.(type) {
-	case *cuda.Device:
-		return &measured{
-			engine: d,
-			timer: func() (timer, error) {
-				start, end, err := pair(d.NewEvent)
-				return timer{start, end, func() (time.Duration, error) { return end.Since(start) }}, err
-			},
-			host:  func(bytes uint64) (hostWord, error) { return wordOf(d.AllocHost(bytes)) },
-			begin: func(s device.Stream) error { return d.BeginCapture(s, cuda.CaptureThreadLocal) },
-			end:   func(s device.Stream) (recording, error) { return graphOf(d.EndCapture(s)) },
-		}
-	case *native.Marking:
-		return &measured{
-			engine: d,
-			timer: func() (timer, error) {
-				start, end, err := pair(d.NewEvent)
-				return timer{start, end, func() (time.Duration, error) { return end.Since(start) }}, err
-			},
-			host:  func(bytes uint64) (hostWord, error) { return wordOf(d.AllocHost(bytes)) },
-			begin: func(s device.Stream) error { return d.BeginCapture(s, native.CaptureThreadLocal) },
-			end:   func(s device.Stream) (recording, error) { return graphOf(d.EndCapture(s)) },
-		}
+	if d, ok := d.(measurable); ok {
+		return &measured{d}
 	}
 	return nil
 }
+
+func (m *measured) timer() (timer, error) {
+	start, end, err := pair(m.NewEvent)
+	return timer{start, end, func() (time.Duration, error) { return end.Since(start) }}, err
+}
+
+func (m *measured) host(bytes uint64) (hostWord, error) { return wordOf(m.AllocHost(bytes)) }
+
+func (m *measured) begin(s device.Stream) error { return m.BeginCapture(s, native.CaptureThreadLocal) }
+
+func (m *measured) end(s device.Stream) (recording, error) { return graphOf(m.EndCapture(s)) }
 
 // pair makes two events with time.
 func pair[E interface{ Close() error }](make func(timing bool) (E, error)) (start, end E, err error) {

@@ -121,12 +121,12 @@ func TestErrorsOfAMeasurement(t *testing.T) {
 
 func TestGraphsAreTimed(t *testing.T) {
 	q := emulatedQueue(t, healthy)
-	m, err := q.dev.engine.(*cuda.Device).Alloc(4096)
+	m, err := q.dev.measurable.(*cuda.Device).Alloc(4096)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	g, err := q.Capture(func() error { return q.dev.engine.(*cuda.Device).Memset(q.stream, m.Addr(), 7, 4096) })
+	g, err := q.Capture(func() error { return q.dev.measurable.(*cuda.Device).Memset(q.stream, m.Addr(), 7, 4096) })
 	if err != nil {
 		t.Fatal(err)
 	}
