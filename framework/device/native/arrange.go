@@ -14,7 +14,7 @@ import (
 // Allocation implements [device.Arranger]: for memory that can be exported, and placed.
 func (d *Device) Allocation(addr uintptr, bytes uint64) (whole device.Memory, offset, unit uint64, err error) {
 	op := fmt.Sprintf("allocation of %d bytes at %#x", bytes, addr)
-	if err := d.placing(op); err != nil {
+	if err := placing(d, op); err != nil {
 		return nil, 0, 0, err
 	}
 	r := C.mscclpp_device_memory{size: C.sizeof_mscclpp_device_memory}
@@ -38,7 +38,7 @@ func (d *Device) Allocation(addr uintptr, bytes uint64) (whole device.Memory, of
 	return m, offset, uint64(d.facts.unit), nil
 }
 
-func (d *Device) placing(op string) error {
+func placing(d *Device, op string) error {
 	if err := d.live(op); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ type arrangement struct {
 // Arrange implements [device.Arranger].
 func (d *Device) Arrange(parts int, stride uint64) (device.Arrangement, error) {
 	const op = "arrange"
-	if err := d.placing(op); err != nil {
+	if err := placing(d, op); err != nil {
 		return nil, err
 	}
 	if parts < 1 || stride == 0 || stride > maxBytes || uint64(parts) > maxBytes/stride {
@@ -108,9 +108,9 @@ func (a *arrangement) Put(part int, at uint64, m framework.Mapping) (device.Memo
 	}
 	var reasons []error
 	for _, s := range m.Shares {
-		placed, err := d.place(s, a.base+uint64(part)*a.stride+at, m.Bytes)
+		memory, err := place(d, s, a.base+uint64(part)*a.stride+at, m.Bytes)
 		if err == nil {
-			return placed, nil
+			return memory, nil
 		}
 		reasons = append(reasons, fmt.Errorf("%s: %w", s.Kind, err))
 	}
@@ -118,9 +118,9 @@ func (a *arrangement) Put(part int, at uint64, m framework.Mapping) (device.Memo
 }
 
 // place maps the allocation behind a share at an address.
-func (d *Device) place(s framework.Share, address, bytes uint64) (*Memory, error) {
+func place(d *Device, s framework.Share, address, bytes uint64) (*Memory, error) {
 	if s.Kind == framework.ShareLocal {
-		return d.placeLocal(s.Blob, address, bytes)
+		return placeLocal(d, s.Blob, address, bytes)
 	}
 	for i, k := range d.b.kinds {
 		if k.name != s.Kind || !k.places {
@@ -129,7 +129,7 @@ func (d *Device) place(s framework.Share, address, bytes uint64) (*Memory, error
 		var m *Memory
 		var err error
 		if e := lend(i, s, func(c *C.mscclpp_device_share) {
-			m, err = d.placed(address, bytes, func(out *C.mscclpp_device_memory) C.native_status {
+			m, err = placed(d, address, bytes, func(out *C.mscclpp_device_memory) C.native_status {
 				return C.native_place_share(d.t, d.d, c, C.uint64_t(address), C.uint64_t(bytes), out)
 			})
 		}); e != nil {
@@ -140,7 +140,7 @@ func (d *Device) place(s framework.Share, address, bytes uint64) (*Memory, error
 	return nil, fmt.Errorf("%w: it is not mapped at addresses that are asked for", framework.ErrUnsupported)
 }
 
-func (d *Device) placeLocal(blob []byte, address, bytes uint64) (*Memory, error) {
+func placeLocal(d *Device, blob []byte, address, bytes uint64) (*Memory, error) {
 	id, err := parseLocal(blob)
 	if err != nil {
 		return nil, err
@@ -155,12 +155,12 @@ func (d *Device) placeLocal(blob []byte, address, bytes uint64) (*Memory, error)
 		return nil, fmt.Errorf("%w: memory of %s", framework.ErrUnsupported, b.owner.info.Device)
 	}
 	own := b.m
-	return d.placed(address, bytes, func(out *C.mscclpp_device_memory) C.native_status {
+	return placed(d, address, bytes, func(out *C.mscclpp_device_memory) C.native_status {
 		return C.native_place_own(d.t, d.d, &own, C.uint64_t(address), C.uint64_t(bytes), out)
 	})
 }
 
-func (d *Device) placed(address, bytes uint64, place func(*C.mscclpp_device_memory) C.native_status) (*Memory, error) {
+func placed(d *Device, address, bytes uint64, place func(*C.mscclpp_device_memory) C.native_status) (*Memory, error) {
 	if err := d.begin("arrange"); err != nil {
 		return nil, err
 	}
