@@ -110,6 +110,8 @@ type rank struct {
 	limit     time.Duration
 	over      string // which network is between hosts
 	noDirect  bool
+	nvls      bool
+	window    *comm.Transport // of the switch
 	transport *comm.Transport
 	network   *comm.Transport // between hosts
 	boot      framework.Bootstrap
@@ -142,6 +144,7 @@ type setting struct {
 	limit time.Duration
 	over  string
 
+	nvls     bool                       // there is the transport of a switch
 	noDirect bool                       // the adapter does not reach memory of the GPU
 	per      func(rank int, o *setting) // for one rank
 }
@@ -169,7 +172,7 @@ func run(t *testing.T, at []string, with setting, o collectives.Options, f func(
 			if own.per != nil {
 				own.per(i, &own)
 			}
-			r := &rank{boot: boot, host: at[i], limit: own.limit, over: own.over, noDirect: own.noDirect}
+			r := &rank{boot: boot, host: at[i], limit: own.limit, over: own.over, noDirect: own.noDirect, nvls: own.nvls}
 			err := r.open(ctx, gpus, i, o)
 			if err == nil {
 				err = f(ctx, r)
@@ -202,6 +205,12 @@ func (r *rank) open(ctx context.Context, gpus []topo.GPU, index int, o collectiv
 	}
 	facts := framework.Facts{Host: r.host, NUMA: -1, Other: map[string]string{topo.FactPCI: r.dev.PCI()}}
 	all := []*comm.Transport{r.transport}
+	if r.nvls {
+		if err := r.openSwitch(ctx, &facts); err != nil {
+			return err
+		}
+		all = append(all, r.window)
+	}
 	if r.host != "" {
 		between, err := networks(r.over, !r.noDirect, gpus)
 		if err != nil {
@@ -243,6 +252,9 @@ func (r *rank) close() error {
 	}
 	if r.transport != nil {
 		all = append(all, r.transport.CloseModules())
+	}
+	if r.window != nil {
+		all = append(all, r.window.CloseModules())
 	}
 	if r.network != nil {
 		all = append(all, r.network.CloseModules())
