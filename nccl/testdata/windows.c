@@ -1,5 +1,6 @@
 /* Windows and device communicators of ranks on emulated GPUs, each in a process. */
 #include <pthread.h>
+#include <sched.h>
 
 #include "windows.h"
 
@@ -195,6 +196,32 @@ static void lives(void) {
   EXPECT(free_memory() >= before);
 }
 
+/* unblocked: a communicator that does not block fills the window when it is no longer in progress. */
+static void unblocked(char* own, size_t size) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclComm_t second;
+  ncclWindow_t w;
+  ncclResult_t state = ncclInProgress;
+  char devcomm[DEVCOMM];
+  config.blocking = 0;
+  for (int turn = 0; turn < 3; turn++) {
+    ncclResult_t r;
+    if (turn == 0)
+      r = ncclCommSplit(comm, 0, rank, &second, &config);
+    else
+      r = turn == 1 ? ncclCommWindowRegister(second, own, size, &w, 0) : ncclDevCommCreate(second, &(struct wishes){.lsa_barriers = 1}, devcomm);
+    EXPECT(r == ncclInProgress);
+    do {
+      sched_yield();
+      NCCL(ncclCommGetAsyncError(turn ? second : comm, &state));
+    } while (state == ncclInProgress);
+    EXPECT(state == ncclSuccess && (turn == 0 || w != NULL));
+  }
+  NCCL(ncclDevCommDestroy(second, devcomm));
+  NCCL(ncclCommWindowDeregister(second, w));
+  NCCL(ncclCommDestroy(second));
+}
+
 static void* registers(void* with) {
   ncclWindow_t w;
   ncclResult_t r = ncclCommWindowRegister(comm, with, MIB, &w, 0);
@@ -222,6 +249,7 @@ int main(void) {
   groups();
   unfit();
   lives();
+  unblocked(own, size);
 
   /* Communicators end with their windows. One is aborted while a thread registers, which nobody else does. */
   NCCL(ncclCommSplit(comm, 0, rank, &second, NULL));
