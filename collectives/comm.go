@@ -18,7 +18,7 @@ import (
 // differs. Each rank has its own Links, Preload and AnyOverlap. Of Sharing, and on GPUs of NoLines, ranks may
 // pass different values: the largest number counts, and one rank's NoLines is enough.
 type Options struct {
-	Scratch   uint64 // bytes of scratch memory of each rank; default 32 MiB, on a GPU 256 MiB
+	Scratch   uint64 // bytes of scratch memory of each rank; default 32 MiB, on a GPU 64 MiB for each rank of the communicator, at most 256 MiB
 	MaxBlocks int    // the most blocks of one kernel; default: what the device suggests
 	Sharing   int    // ranks whose kernels run on one GPU, if more than the ranks can detect; default 1
 
@@ -35,7 +35,7 @@ type Options struct {
 // Defaults of Options.
 const (
 	HostScratch        = 32 << 20  // Scratch on the host
-	DeviceScratch      = 256 << 20 // Scratch on a GPU
+	DeviceScratch      = 256 << 20 // Scratch on a GPU with four ranks and more; two have half of it
 	DefaultCopyScratch = 1 << 30   // CopyScratch
 )
 

@@ -27,7 +27,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Comm, error) {
 	if o.Scratch == 0 {
 		o.Scratch = HostScratch
 		if !onHost {
-			o.Scratch = DeviceScratch
+			o.Scratch = deviceScratch(c.Size())
 		}
 	}
 	if o.CopyScratch == 0 {

@@ -119,3 +119,7 @@ func differing(c *comm.Communicator, all [][]byte) error {
 	}
 	return fmt.Errorf("collectives: %w: ranks gave other settings than they gave a sum of", framework.ErrPeer)
 }
+
+// deviceScratch is the default of Options.Scratch on a GPU. Two ranks gain nothing from more: the areas for packets and lines are
+// divided among the peers, and 128 MiB hold what calls of these kinds need.
+func deviceScratch(ranks int) uint64 { return min(DeviceScratch, uint64(ranks)*DeviceScratch/4) }

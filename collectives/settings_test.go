@@ -107,3 +107,12 @@ func settle(t *testing.T, at []string, options func(rank int) collectives.Option
 		return world.Barrier(ctx) // all have heard the same, and are in step
 	})
 }
+
+// Frameworks make many communicators of two ranks.
+func TestScratchOnGPUsFollowsRanks(t *testing.T) {
+	for ranks, mib := range map[int]uint64{1: 64, 2: 128, 3: 192, 4: 256, 8: 256} {
+		if got := collectives.DeviceScratchOf(ranks) >> 20; got != mib {
+			t.Errorf("%d ranks have %d MiB each: expected %d", ranks, got, mib)
+		}
+	}
+}

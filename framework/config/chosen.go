@@ -16,7 +16,7 @@ func (e *Effective) chosen(key, value string) string {
 	case "transports":
 		return e.by(format(reflect.ValueOf(e.TransportsOn("host"))), format(reflect.ValueOf(e.TransportsOn("cuda"))))
 	case "comm.scratch":
-		return e.by("32MiB", "256MiB")
+		return e.by("32MiB", "64MiB for each rank, 256MiB at most")
 	case "comm.deadline":
 		return "none"
 	case "comm.max_blocks":

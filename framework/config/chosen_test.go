@@ -9,9 +9,9 @@ import (
 // device that is configured or on either.
 func TestChosenValuesAreShown(t *testing.T) {
 	for device, want := range map[string]map[string]string{
-		"":       {"transports": "[shm] on the host; on GPUs [cudaipc]", "comm.scratch": "32MiB on the host; on GPUs 256MiB", "device": "what the program asks for, else host"},
+		"":       {"transports": "[shm] on the host; on GPUs [cudaipc]", "comm.scratch": "32MiB on the host; on GPUs 64MiB for each rank, 256MiB at most", "device": "what the program asks for, else host"},
 		"host":   {"transports": "[shm]", "comm.scratch": "32MiB", "collectives.lines": "always"},
-		"cuda:1": {"transports": "[cudaipc]", "comm.scratch": "256MiB", "collectives.lines": "always if NVLink joins every two GPUs of the host, else never"},
+		"cuda:1": {"transports": "[cudaipc]", "comm.scratch": "64MiB for each rank, 256MiB at most", "collectives.lines": "always if NVLink joins every two GPUs of the host, else never"},
 	} {
 		e := load(t, Sources{Flags: []Setting{{"device", device, "--set"}}})
 		got := map[string]string{}

@@ -33,19 +33,21 @@ func TestDefaultsAreThoseOfThePackages(t *testing.T) {
 			t.Errorf("%s is %v by default, and %v in its package", name, c[0], c[1])
 		}
 	}
-	for device, scratch := range map[string]config.Bytes{"host": collectives.HostScratch, "cuda:0": collectives.DeviceScratch} {
+	host := config.Bytes(collectives.HostScratch).String()
+	gpu := fmt.Sprintf("%v for each rank, %v at most", config.Bytes(collectives.DeviceScratch/4), config.Bytes(collectives.DeviceScratch))
+	for device, scratch := range map[string]string{"host": host, "cuda:0": gpu} {
 		e, err := config.Load(config.Sources{Flags: []config.Setting{{Key: "device", Value: device, Flag: "--set"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, v := range e.Values() {
-			if v.Key == "comm.scratch" && v.Chosen != scratch.String() {
-				t.Errorf("%s: comm.scratch is said to be %s, and is %v", device, v.Chosen, scratch)
+			if v.Key == "comm.scratch" && v.Chosen != scratch {
+				t.Errorf("%s: comm.scratch is said to be %s, and is %s", device, v.Chosen, scratch)
 			}
 		}
 	}
 	page, err := os.ReadFile("../../docs/config.md")
-	if words := fmt.Sprintf("0: %v on the host, %v on a GPU", config.Bytes(collectives.HostScratch), config.Bytes(collectives.DeviceScratch)); err != nil || !strings.Contains(string(page), words) {
+	if words := fmt.Sprintf("0: %s on the host, on a GPU %s", host, gpu); err != nil || !strings.Contains(string(page), words) {
 		t.Errorf("docs/config.md does not say %q of comm.scratch (%v)", words, err)
 	}
 }
