@@ -1,4 +1,5 @@
-/* Two ranks on emulated GPUs: pinned memory of the host as buffers, the default streams, and a call that one rank captures while the
+/* Two ranks on emulated GPUs: pinned memory of the host as buffers, the default streams, memory that is freed after a
+ * call, and a call that one rank captures while the
  * other makes it. With TEST_MODE=short the GPUs have too little memory for a communicator. */
 #include "device.h"
 
@@ -24,6 +25,19 @@ static void all_reduce(float* in, float* out, void* stream, const char* what) {
   NCCL(ncclAllReduce(in, out, N, ncclFloat32, ncclSum, comm, stream));
   stream_sync(stream);
   summed(out, what);
+}
+
+/* The program allocates half of the GPU, uses it, and frees it, again and again: calls keep no memory alive. */
+static void gives_back(void) {
+  enum { TURNS = 100 };
+  const size_t half = (size_t)512 << 20;
+  void* stream = stream_new();
+  for (int i = 0; i < TURNS; i++) {
+    float* x;
+    CUDA(cuMemAlloc_v2, (void**, size_t), (void**)&x, half);
+    all_reduce(x, x + half / sizeof *x - N, stream, "the ends of half of the memory");
+    CUDA(cuMemFree_v2, (uintptr_t), (uintptr_t)x);
+  }
 }
 
 /* Rank 0 records the call, and does not launch the graph: rank 1 waits for it, and with a deadline both are told so. */
@@ -63,6 +77,7 @@ int main(void) {
   all_reduce(a, a, NULL, "pinned memory, in place, the default stream");
   all_reduce(a, b, (void*)1, "from pinned memory, the legacy stream");
   all_reduce(b, a, (void*)1, "to pinned memory, the legacy stream");
+  gives_back();
   captured_by_one();
   printf("rank %d ok\n", rank);
   return 0;
