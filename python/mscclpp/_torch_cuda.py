@@ -23,15 +23,25 @@ _MARK = 0.1  # seconds between two events by which the time limit of calls on th
 class Streams:
     """What is asked of torch.cuda; tests have another one."""
 
+    _known: dict = {}
+
     def current(self, device):
-        return torch.cuda.current_stream(device)
+        number, index, kind = torch._C._cuda_getCurrentStream(device.index)
+        stream = self._known.get((number, index))
+        if stream is None:  # of which there are few
+            stream = self._known[number, index] = torch.cuda.Stream(stream_id=number, device_index=index, device_type=kind)
+        return stream
+
+    def pointer(self, device) -> int:
+        """Return the CUstream of the current stream, for which torch need not make an object."""
+        return torch._C._cuda_getCurrentRawStream(device.index)
 
     def new(self, device):
         return torch.cuda.Stream(device)
 
-    def event(self, stream):
-        """Return an event that is recorded on a stream."""
-        event = torch.cuda.Event()
+    def event(self, stream, again=None):
+        """Return an event that is recorded on a stream: a new one, or one that nobody needs as it was recorded before."""
+        event = torch.cuda.Event() if again is None else again
         event.record(stream)
         return event
 
@@ -40,7 +50,7 @@ class Streams:
         return torch.cuda.stream(stream)
 
     def capturing(self) -> bool:
-        return torch.cuda.is_current_stream_capturing()
+        return torch._C._cuda_isCurrentStreamCapturing()
 
     def relax(self) -> None:
         """Let this thread ask about events while another one captures."""
@@ -59,23 +69,22 @@ class CudaWork(dist.Work):
     Its tensors are kept until it is waited for or done, for torch could give their memory to others.
     """
 
-    def __init__(self, lane, results, tensors) -> None:
+    def __init__(self, lane, results, tensors, later: bool = False) -> None:
         super().__init__()
         self._lane, self._results, self.kept = lane, results, [tensors]
         self._event = self._future = self._problem = None
-        self._placed = threading.Event()
+        self._placed = threading.Event() if later else None
 
     def place(self, event) -> None:
         """Say that it is on a stream: an event behind it."""
         self._event = event
-        self._placed.set()
 
     def _finish(self, problem) -> None:
         self._problem = problem
         self._placed.set()
 
     def is_completed(self) -> bool:
-        return self._placed.is_set() and (self._event is None or self._event.query())
+        return (self._placed is None or self._placed.is_set()) and (self._event is None or self._event.query())
 
     def is_success(self) -> bool:
         return self.is_completed() and self.exception() is None
@@ -85,6 +94,8 @@ class CudaWork(dist.Work):
 
     def _await(self, limit) -> None:
         """Wait until it is on a stream."""
+        if self._placed is None:
+            return
         group = self._lane.group
         if not self._placed.wait(group._limit if limit is None else limit) and not self._placed.is_set():
             group._expire(limit)
@@ -94,8 +105,9 @@ class CudaWork(dist.Work):
 
     def wait(self, timeout=None) -> bool:
         """Let the current stream wait for it; with a time limit, wait here until it is done."""
-        lane, limit = self._lane, seconds(timeout)
-        self._await(limit)
+        lane, limit = self._lane, None if timeout is None else seconds(timeout)
+        if self._placed is not None:
+            self._await(limit)
         if limit is not None:
             until = time.monotonic() + limit
             while not self._event.query():
@@ -144,44 +156,54 @@ class Lane:
         self.group, self.device, self.moves = group, device, moves
         self.streams = streams or Streams()
         self.side = self.streams.new(device)
+        self._side_pointer = self.side.cuda_stream
+        self._before = None  # the event by which the side stream waits for the current one
         self._lock = threading.RLock()
         self._marks: deque = deque()  # (when, event, what, tensors) of calls that may be under way
         self._marked = 0.0
         self._relaxed = threading.local()
 
-    def do(self, what: str, function, results, asynchronous: bool, tensors=()):
-        """Put an operation on a stream; return it if it is asynchronous, else None."""
-        streams, current = self.streams, self.streams.current(self.device)
+    def do(self, what: str, function, results, asynchronous: bool, tensors=(), plain: bool = False):
+        """Put an operation on a stream; return it if it is asynchronous, else None.
+
+        Args:
+            plain: whether it is a call of the communicator alone, so that the stream need not be torch's current one.
+        """
+        streams = self.streams
         if asynchronous:
             work = CudaWork(self, results, tensors)
-            self.place(work, what, function, streams.event(current), streams.capturing())
+            with self._lock:
+                self._before = streams.event(streams.current(self.device), self._before)
+                self.place(work, what, function, self._before, streams.capturing(), plain)
             return work
         with self._lock:
-            self._perform(function, current)
-            self._mark(what, current)
+            self.moves.stream = streams.pointer(self.device)
+            function(self.moves)
+            now = time.monotonic()
+            if now - self._marked > _MARK:
+                self._mark(what, now)
         return None
 
-    def place(self, work: CudaWork, what: str, function, after, captured: bool = False) -> None:
+    def place(self, work: CudaWork, what: str, function, after, captured: bool = False, plain: bool = False) -> None:
         """Put an operation on the stream of the group, behind an event."""
         with self._lock:
             self.side.wait_event(after)
-            self._perform(function, self.side)
+            self.moves.stream = self._side_pointer
+            if plain:
+                function(self.moves)
+            else:
+                with self.streams.use(self.side):
+                    function(self.moves)
             event = self.streams.event(self.side)
             if not captured:
                 self._marks.append((time.monotonic(), event, what, work.kept))
         work.place(event)
 
-    def _perform(self, function, stream) -> None:
-        self.moves.stream = stream
-        with self.streams.use(stream):
-            function(self.moves)
-
-    def _mark(self, what: str, stream) -> None:
+    def _mark(self, what: str, now: float) -> None:
         """Remember that there is a call on the current stream, by an event now and then."""
-        now = time.monotonic()
-        if now - self._marked > _MARK and not self.streams.capturing():
+        if not self.streams.capturing():
             self._marked = now
-            self._marks.append((now, self.streams.event(stream), what, None))
+            self._marks.append((now, self.streams.event(self.streams.current(self.device)), what, None))
 
     def overdue(self, limit: float) -> str | None:
         """Return which call has been under way for longer than a limit, None if none has. For a thread that does nothing else."""
@@ -233,7 +255,7 @@ class Line(Lane):
         if self.streams.capturing():
             raise _errors.invalid(f"{what}: the first message between two ranks cannot be captured: expected one before")
         self.group._guard()
-        work, after = CudaWork(self, results, tensor), self.streams.event(self.streams.current(self.device))
+        work, after = CudaWork(self, results, tensor, later=True), self.streams.event(self.streams.current(self.device))
 
         def perform():
             if self.moves is None:

@@ -19,6 +19,9 @@ _BITS = {dist.ReduceOp.BAND: torch.bitwise_and, dist.ReduceOp.BOR: torch.bitwise
 _TYPES = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.uint8, torch.int32, torch.int64,
                     torch.uint32, torch.uint64})
 
+_NATIVE = {(dtype, op): code for dtype in _TYPES for op, code in _OPS.items() if op != dist.ReduceOp.AVG or dtype.is_floating_point}
+"""The reductions that the library has."""
+
 DIRECT = 32768
 """Parts of this many bytes and more go as messages of their own, without being put together first."""
 
@@ -77,7 +80,10 @@ class Moves:
     # Reductions -------------------------------------------------------------------------------------
 
     def all_reduce(self, tensor, op) -> None:
-        if kind(op) == dist.ReduceOp.PREMUL_SUM:
+        code = _NATIVE.get((tensor.dtype, getattr(op, "op", op)))
+        if code is not None and tensor.is_contiguous():
+            self.communicator.all_reduce(tensor, None, code, stream=self.stream)
+        elif kind(op) == dist.ReduceOp.PREMUL_SUM:
             with Dense(tensor) as t:
                 source, how = scaled(t, op)
                 self.communicator.all_reduce(source, t, stream=self.stream, **how)
@@ -238,8 +244,7 @@ def scaled(tensor, op):
 
 def native(tensor, op) -> bool:
     """Report whether the library has a reduction."""
-    which = kind(op)
-    return tensor.dtype in _TYPES and which in _OPS and (which != dist.ReduceOp.AVG or tensor.dtype.is_floating_point)
+    return (tensor.dtype, kind(op)) in _NATIVE
 
 
 class Dense:

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.futures import Future
 
+_settling = threading.Lock()  # of works and their futures; it is held for moments
 LONGEST = 100 * 365 * 86400.0  # seconds; a group without a time limit has this one
 
 
@@ -30,10 +31,9 @@ class Work(dist.Work):
         self._problem = None
         self._done = None if done else threading.Event()
         self._future = None
-        self._lock = threading.Lock()
 
     def _finish(self, problem: BaseException | None) -> None:
-        with self._lock:
+        with _settling:
             self._problem = problem
             self._done.set()
             future = self._future
@@ -76,12 +76,14 @@ class Work(dist.Work):
         return self._results
 
     def get_future(self):
-        with self._lock:
-            if self._future is None:
+        with _settling:
+            new = self._future is None
+            if new:
                 self._future = Future()
-                if self.is_completed():
-                    self._settle(self._future)
-            return self._future
+            settle = new and self.is_completed()
+        if settle:  # its callbacks may ask for other futures
+            self._settle(self._future)
+        return self._future
 
     def source_rank(self) -> int:
         return -1

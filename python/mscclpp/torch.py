@@ -24,7 +24,7 @@ from torch._C import _distributed_c10d as c10d
 from . import _errors
 from ._communicator import Communicator
 from ._torch_cuda import Lane, Line
-from ._torch_moves import Moves
+from ._torch_moves import Moves, native
 from ._torch_work import LONGEST, Together, Work, Worker, seconds
 from ._unique_id import UniqueId
 
@@ -213,15 +213,15 @@ class ProcessGroup(dist.ProcessGroup):
         finally:
             self._begun.pop(me, None)
 
-    def _do(self, what: str, function, results, asynchronous: bool, tensor=None, others=()):
-        """Perform function(moves): on the host here, or where the group's others are under way; on a GPU on a stream."""
-        gpu = tensor is not None and tensor.device.type == "cuda"
+    def _do(self, what: str, function, results, asynchronous: bool, tensor=None, others=(), plain: bool = False):
+        """Perform function(moves): on the host here, or where the group's others are under way; on a GPU on a stream. plain: as Lane.do has it."""
+        gpu = tensor is not None and tensor.is_cuda
         if self._batch is not None:
             self._batch.append((what, function, results, tensor if gpu else None))
             return Work(self, results, done=True)
         if gpu:
-            lane = self._lane(tensor.device)
-            work = self._timed(lambda: lane.do(what, function, results, asynchronous, (tensor, results, others)), what)
+            lane = self._lanes.get((tensor.device.index, "collectives")) or self._lane(tensor.device)
+            work = self._timed(lambda: lane.do(what, function, results, asynchronous, (tensor, results, others), plain), what)
             return Work(self, results, done=True) if work is None else work
         if not asynchronous and (self._worker is None or self._worker.idle):
             self._timed(lambda: function(self._host), what)
@@ -273,7 +273,8 @@ class ProcessGroup(dist.ProcessGroup):
 
     def allreduce(self, tensors, opts=c10d.AllreduceOptions()):
         tensor, op = _one(tensors, "all_reduce"), opts.reduceOp
-        return self._do("all_reduce", lambda on: on.all_reduce(tensor, op), [tensor], opts.asyncOp, tensor)
+        return self._do("all_reduce", lambda on: on.all_reduce(tensor, op), [tensor], opts.asyncOp, tensor,
+                        plain=tensor.is_cuda and tensor.is_contiguous() and native(tensor, op))
 
     def allreduce_coalesced(self, tensors, opts=c10d.AllreduceCoalescedOptions()):
         tensors, op = [_dense(t, "all_reduce_coalesced") for t in tensors], opts.reduceOp
@@ -285,7 +286,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def broadcast(self, tensors, opts=c10d.BroadcastOptions()):
         tensor, root = _one(tensors, "broadcast"), opts.rootRank
-        return self._do("broadcast", lambda on: on.broadcast(tensor, root), [tensor], opts.asyncOp, tensor)
+        return self._do("broadcast", lambda on: on.broadcast(tensor, root), [tensor], opts.asyncOp, tensor, plain=tensor.is_contiguous())
 
     def reduce(self, tensors, opts=c10d.ReduceOptions()):
         tensor, op, root = _one(tensors, "reduce"), opts.reduceOp, opts.rootRank
@@ -303,7 +304,8 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _allgather_base(self, output, input, opts=c10d.AllgatherOptions()):
         output, source = _dense(output, "all_gather_into_tensor"), _dense(input, "all_gather_into_tensor")
-        return self._do("all_gather_into_tensor", lambda on: on.all_gather(output, source), [output], opts.asyncOp, output, source)
+        return self._do("all_gather_into_tensor", lambda on: on.all_gather(output, source), [output], opts.asyncOp, output, source,
+                        plain=output.is_cuda and output.is_contiguous() and source.is_contiguous())
 
     def allgather_into_tensor_coalesced(self, outputs, inputs, opts=c10d.AllgatherOptions()):
         return Together(self, [self._allgather_base(o, i, opts) for o, i in zip(outputs, inputs)], list(outputs))
@@ -315,7 +317,8 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _reduce_scatter_base(self, output, input, opts=c10d.ReduceScatterOptions()):
         output, source, op = _dense(output, "reduce_scatter_tensor"), _dense(input, "reduce_scatter_tensor"), opts.reduceOp
-        return self._do("reduce_scatter_tensor", lambda on: on.reduce_scatter(output, source, op), [output], opts.asyncOp, output, source)
+        return self._do("reduce_scatter_tensor", lambda on: on.reduce_scatter(output, source, op), [output], opts.asyncOp, output, source,
+                        plain=output.is_cuda and output.is_contiguous() and source.is_contiguous() and native(source, op))
 
     def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=c10d.ReduceScatterOptions()):
         return Together(self, [self._reduce_scatter_base(o, i, opts) for o, i in zip(outputs, inputs)], list(outputs))
@@ -419,11 +422,11 @@ class ProcessGroup(dist.ProcessGroup):
 
 
 def _dense(tensor, what: str):
-    if tensor.device.type not in ("cpu", "cuda"):
+    if not tensor.is_cuda and not tensor.is_cpu:
         raise _errors.invalid(f"{what}: a tensor on {tensor.device}: expected one on cpu or cuda")
     if tensor.layout is not torch.strided:
         raise _errors.make(2, f"{what}: a tensor of layout {tensor.layout}: expected a dense one")
-    return tensor.detach()
+    return tensor.detach() if tensor.requires_grad else tensor
 
 
 def _only(lists, what: str):

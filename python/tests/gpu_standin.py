@@ -83,10 +83,13 @@ class Streams(_torch_cuda.Streams):
     def current(self, device):
         return Streams.now()
 
+    def pointer(self, device):
+        return Streams.now().cuda_stream
+
     def new(self, device):
         return Stream()
 
-    def event(self, stream):
+    def event(self, stream, again=None):
         return Event(stream)
 
     @contextlib.contextmanager

@@ -90,7 +90,7 @@ def streams():
         gate.write_behind(x, rank + 1.0)
         work = dist.all_reduce(x, async_op=asynchronous)
         lane = group._lanes[gpu.GPU, "collectives"]
-        assert (lane.moves.stream is lane.side) == asynchronous
+        assert (lane.moves.stream == lane.side.cuda_stream) == asynchronous
         if asynchronous:
             assert not work.is_completed()
             work.wait()  # returns at once: the gate is closed
