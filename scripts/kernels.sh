@@ -41,7 +41,7 @@ if [ "$verb" = registers ]; then
 	exit 0
 fi
 found=0
-for spec in transports/*/kernels/kernels.json collectives/image/kernels.json collectives/internal/scaling/kernels/kernels.json plan/image/kernels.json framework/kernel/actor/kernels/kernels.json; do
+for spec in transports/*/kernels/kernels.json collectives/image/kernels.json collectives/internal/scaling/kernels/kernels.json plan/image/kernels.json framework/kernel/actor/kernels/kernels.json framework/device/hip/kernels/kernels.json; do
 	[ -f "$spec" ] || continue
 	# The actor is for tests, which build what they need of it for the CPU. Transports
 	# build the collectives for the CPU as part of their own.

@@ -13,6 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/device/conformance"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/hip"
 	"github.com/mscclpp-go/mscclpp/framework/device/native"
 	"github.com/mscclpp-go/mscclpp/plugins"
 )
@@ -64,7 +65,7 @@ func (v *deviceSuite) run(ctx context.Context) error {
 }
 
 // builtIn are the back ends that come with mscclpp-go.
-var builtIn = map[string]func() (*native.Backend, error){"cuda": cuda.Backend}
+var builtIn = map[string]func() (*native.Backend, error){"cuda": cuda.Backend, "hip": hip.Backend}
 
 // backend loads the file, by the rules for jobs, or takes one that is built in.
 func (v *deviceSuite) backend() (*native.Backend, error) {

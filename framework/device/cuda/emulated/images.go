@@ -26,6 +26,7 @@ type Source struct {
 	Spec   string   // kernels.json
 	Images string   // folder of the PTX with its manifest; "": that of Spec
 	Types  []string // element types to prepare; none: all
+	AMD    bool     // the images are code objects of AMD's, not PTX
 }
 
 // Images prepares images for a test and returns the folder for EnvImages. It skips
@@ -80,12 +81,15 @@ func prepare(ctx context.Context, dir string, src Source) error {
 		return err
 	}
 	cache = filepath.Join(cache, spec.Name)
+	if src.AMD {
+		cache += "-amd" // of other families
+	}
 	unlock, err := lock(cache + ".lock")
 	if err != nil {
 		return err
 	}
 	defer unlock() // after the copies: another tree may build the same spec
-	built, err := build(ctx, spec, cache, src.Types)
+	built, err := build(ctx, spec, cache, src)
 	if err != nil {
 		return err
 	}
@@ -98,7 +102,7 @@ func prepare(ctx context.Context, dir string, src Source) error {
 		return err
 	}
 	for _, info := range ptx.Infos() {
-		if !isPTX(info.Arch) || !src.wants(info.Type) {
+		if !src.stands(info.Arch) || !src.wants(info.Type) {
 			continue
 		}
 		text, err := ptx.Read(info.ID)
@@ -148,15 +152,24 @@ func origins(dir string) (map[string]string, error) {
 
 func isPTX(arch string) bool { return strings.HasPrefix(arch, "sm_") }
 
+// stands says whether images for the CPU are to stand for those of an architecture.
+func (s Source) stands(arch string) bool {
+	if s.AMD {
+		return strings.HasPrefix(arch, "gfx")
+	}
+	return isPTX(arch)
+}
+
 func (s Source) wants(typ string) bool {
 	return typ == "" || len(s.Types) == 0 || slices.Contains(s.Types, typ)
 }
 
 // build compiles the families of a spec for this processor, those too that are for
 // GPUs only.
-func build(ctx context.Context, spec *image.Spec, dir string, types []string) (*image.Set, error) {
+func build(ctx context.Context, spec *image.Spec, dir string, src Source) (*image.Set, error) {
+	types := src.Types
 	spec.Families = slices.DeleteFunc(spec.Families, func(f image.Family) bool { // of other vendors
-		return len(f.Targets) > 0 && !slices.ContainsFunc(f.Targets, isPTX)
+		return len(f.Targets) > 0 && !slices.ContainsFunc(f.Targets, src.stands)
 	})
 	for i := range spec.Families {
 		f := &spec.Families[i]

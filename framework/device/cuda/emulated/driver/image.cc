@@ -143,6 +143,10 @@ int load_image(const void* data, const std::string& folder, std::shared_ptr<Imag
     if (is_cubin(data)) {
       if (int bad = read_cubin(data, &out->entries, why)) return bad;
       if (int bad = stand_for(std::string(static_cast<const char*>(data), elf_bytes(data)), folder, out.get(), why)) return bad;
+    } else if (is_code_object(data)) {
+      if (int bad = read_code_object(data, &out->entries)) return bad;
+      if (int bad = stand_for(std::string(static_cast<const char*>(data), elf_bytes(data)), folder, out.get(), why)) return bad;
+      out->other = true;  // how many bytes its kernels take is not known
     } else {
       if (h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_type != ET_DYN) return kInvalidImage;
       if (int bad = open_library(copy_of(data, elf_bytes(data)), out.get(), why)) return bad;

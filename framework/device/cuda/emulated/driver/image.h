@@ -24,6 +24,10 @@ bool is_cubin(const void* data);
 // The entry points of machine code that runs on the device. On failure answers the driver's error, and why.
 int read_cubin(const void* data, std::map<std::string, Entry>* out, std::string* why);
 
+// Whether an ELF file is a code object for AMD's GPUs, and the kernels in it.
+bool is_code_object(const void* data);
+int read_code_object(const void* data, std::map<std::string, Entry>* out);
+
 // Names the CPU image that stands for a PTX text, or for machine code: 64-bit FNV-1a of it, in hexadecimal.
 std::string image_name(const std::string& text);
 

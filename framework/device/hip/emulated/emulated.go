@@ -1,0 +1,62 @@
+// Package emulated is AMD's HIP runtime without a GPU, for tests: libamdhip64 with the binary interface of 5.7 to 7, over the
+// emulated driver of package cuda/emulated, whose devices, memory, streams and graphs it uses. Kernels run on the CPU: an image
+// for the CPU stands for each code object.
+//
+// Emulated are the traps of the real library: an own end of lists of parameters, flags and numbers that changed with 6.0, two
+// layouts of properties, an attribute as wide as an address, uncached memory that older libraries refuse.
+package emulated
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
+)
+
+// The environment of the library, beside that of package cuda/emulated.
+const (
+	EnvVersion = "HIP_EMULATED_VERSION" // of HIP: "6.4" unless it is set
+	EnvArch    = "HIP_EMULATED_ARCH"    // "gfx942:sramecc+:xnack-" unless it is set
+	EnvWithout = "HIP_EMULATED_WITHOUT" // the abilities that it lacks, a list: uncached, dmabuf, flush
+)
+
+//go:embed driver
+var sources embed.FS
+
+// Names of the libraries. The older one has not what came with 6.0 and later.
+const (
+	name      = "libamdhip64.so.6"
+	olderName = "libamdhip64.so.5"
+)
+
+// Libraries returns the paths of the library, and of one as it was at 5.7, in the user's cache. They are built there unless they
+// are up to date. ErrUnavailable: there is no C++ compiler.
+func Libraries(ctx context.Context) (path, older string, err error) {
+	dir, err := fs.Sub(sources, "driver")
+	if err != nil {
+		return "", "", err
+	}
+	at, err := emulated.Derive(ctx, emulated.Derived{Sources: dir, Libraries: map[string]string{name: "exports.map", olderName: "older.map"}})
+	if err != nil {
+		return "", "", err
+	}
+	return filepath.Join(at, name), filepath.Join(at, olderName), nil
+}
+
+// Build is Libraries for tests. It skips the test where there is no compiler to build them with.
+func Build(t testing.TB) (path, older string) {
+	t.Helper()
+	path, older, err := Libraries(t.Context())
+	if errors.Is(err, framework.ErrUnavailable) {
+		t.Skipf("no emulated runtime: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, older
+}
