@@ -14,6 +14,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
@@ -84,7 +85,55 @@ func onGPU(ctx context.Context, boot framework.Bootstrap, index int, gpus []topo
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}
 	}
+	if err := onStreams(ctx, c, dev, plans[0]); err != nil {
+		c.Abort(err)
+		return fmt.Errorf("several streams: %w", err)
+	}
 	return errors.Join(c.Settle(ctx, stream), dev.CloseStream(stream), c.Close(), tr.CloseModules(), dev.Close())
+}
+
+// onStreams makes calls by turns on streams that the program destroys before the executor is closed: the driver is not asked about them
+// any more.
+func onStreams(ctx context.Context, c *comm.Communicator, dev *cuda.Device, p *schema.Plan) error {
+	e, err := exec.New(ctx, c, p)
+	if err != nil {
+		return err
+	}
+	const n = 4096
+	m, err := c.Alloc(n)
+	if err != nil {
+		return err
+	}
+	data, want := make([]byte, n), make([]byte, n)
+	const launches = 6 // each doubles, since both ranks have the same
+	for i := range uint32(n / 4) {
+		binary.LittleEndian.PutUint32(data[4*i:], i)
+		binary.LittleEndian.PutUint32(want[4*i:], i<<launches)
+	}
+	addr := m.Addr()
+	if err := dev.WriteAt(data, addr); err != nil {
+		return err
+	}
+	buffer := *(*unsafe.Pointer)(unsafe.Pointer(&addr))
+	var streams [2]device.Stream
+	for i := range streams {
+		if streams[i], err = dev.NewStream(); err != nil {
+			return err
+		}
+	}
+	for launch := range launches {
+		call := &exec.Call{Input: buffer, Output: buffer, InputBytes: n, OutputBytes: n, Type: kernel.Int32, Stream: streams[launch%2]}
+		if err := e.Execute(call); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(c.Settle(ctx, streams[0]), c.Settle(ctx, streams[1]), dev.ReadAt(data, addr)); err != nil {
+		return err
+	}
+	if !slices.Equal(data, want) {
+		return errors.New("launches on two streams have another result than expected")
+	}
+	return errors.Join(dev.CloseStream(streams[0]), dev.CloseStream(streams[1]), e.Close(), m.Close())
 }
 
 // calls makes some calls of an all-reduce, in place and not.

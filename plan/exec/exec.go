@@ -52,7 +52,8 @@ type Executor struct {
 	spare  device.Memory // for buffers that have to be apart here
 	closed bool
 
-	enqueued bool // something was, on a stream
+	enqueued bool        // something was, on a stream
+	mark     device.Mark // behind launches; nil: none was needed
 }
 
 // Call is one execution. All ranks pass the same sizes, type, reduction and format.
@@ -204,6 +205,9 @@ func (e *Executor) Execute(c *Call) error {
 	if err != nil {
 		return err
 	}
+	if err := e.follow(c.Stream); err != nil {
+		return err
+	}
 	x.Input, x.Output = uintptr(p.in), uintptr(p.out)
 	if err := e.stage(c, &p.before); err != nil {
 		return err
@@ -286,6 +290,9 @@ func (e *Executor) Close() error {
 	e.arenas = nil
 	if e.spare != nil {
 		errs = append(errs, e.spare.Close())
+	}
+	if e.mark != nil {
+		errs = append(errs, e.mark.Close())
 	}
 	return errors.Join(append(errs, e.code.close(), e.reach.close())...)
 }

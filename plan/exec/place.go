@@ -3,11 +3,8 @@ package exec
 import (
 	"context"
 	"errors"
-	"fmt"
-	"time"
 	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
@@ -55,32 +52,6 @@ func (e *Executor) arena(chunk uint64) (*arena, error) {
 	e.arenas = append(e.arenas, a)
 	return a, nil
 }
-
-// quiet waits until earlier launches, on a GPU, no longer use memory that is to be freed.
-func (e *Executor) quiet() error {
-	d, ok := e.comm.Device().(device.Engine)
-	if !ok || !e.enqueued || e.ended() {
-		return nil
-	}
-	for began := time.Now(); ; {
-		state, err := d.Query(e.stream)
-		if err != nil || state != device.StreamBusy {
-			return err
-		}
-		if time.Since(began) > drainPatience {
-			break
-		}
-		<-time.After(time.Millisecond)
-	}
-	e.comm.Abort(fmt.Errorf("%w: rank %d frees memory of plan %s while the plan runs", framework.ErrClosed, e.comm.Rank(), e.plan.Name))
-	return d.Sync(e.stream) // an abort ends the kernels
-}
-
-// ended reports whether the communicator has, and with it its kernels.
-func (e *Executor) ended() bool { return e.comm.Err() != nil }
-
-// drainPatience is how long launches on a GPU may take to end by themselves.
-const drainPatience = 2 * time.Second
 
 // evict closes the arena that was not used for the longest time.
 func (e *Executor) evict() error {

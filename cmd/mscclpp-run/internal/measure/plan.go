@@ -57,7 +57,6 @@ func (f *planFlags) command(env *verb.Env) *cobra.Command {
 		c.Long = "Run execution plans: a few calls of their collectives, of one size; plans of no collective on buffers of zeros."
 		_ = flags.Set("bytes", "64K")
 		_ = flags.Set("iters", "4")
-		_ = flags.Set("calls", "1")
 		_ = flags.Set("warmup", "0")
 		_ = flags.MarkHidden("vs")
 	}
@@ -115,7 +114,10 @@ func (f *planFlags) one(name string) ([]bench.Options, error) {
 		return nil, err
 	}
 	for i := range f.all {
-		f.all[i].Algorithm = p.Name
+		o := &f.all[i]
+		if o.Algorithm = p.Name; f.once && !o.Plan.Graph && o.Plan.Calls == 0 {
+			o.Plan.Calls = 1
+		}
 		if err := f.round(p, &f.all[i]); err != nil {
 			return nil, err
 		}
