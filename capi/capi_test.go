@@ -243,8 +243,8 @@ func TestExampleWithAKernel(t *testing.T) {
 	}
 }
 
-// The same on the host and on emulated GPUs, which interpret the kernel's PTX; what is refused, and that a kernel's wait ends
-// with the communicator.
+// The same on the host and on emulated GPUs, which interpret the kernel's PTX; what is refused, and that none is
+// launched after a failure.
 func TestKernels(t *testing.T) {
 	client := client(t)
 	t.Run("host", func(t *testing.T) {

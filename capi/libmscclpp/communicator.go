@@ -122,6 +122,8 @@ type communicator struct {
 	failed  error         // why it has failed
 	parts   atomic.Pointer[parts]
 
+	launched atomic.Bool // a kernel of the program
+
 	mu      sync.Mutex
 	ended   bool                   // no more objects
 	objects map[handles.Handle]int // that belong to it, with their kinds
@@ -276,6 +278,9 @@ func (c *communicator) abort(cause error, alone bool) {
 		close(announced)
 		if p != nil {
 			p.drain()
+			if c.launched.Load() { // nothing tells when kernels of the program have left
+				time.Sleep(leaveTime)
+			}
 		}
 		_ = c.destroy(cause, true) // calls report the cause
 	}()

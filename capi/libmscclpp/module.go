@@ -92,6 +92,7 @@ func mscclppGoKernelLaunch(h C.uintptr_t, o *C.mscclpp_launch_options_t, args un
 	if err := k.owner.usable(); err != nil {
 		return fail(f, err)
 	}
+	k.owner.launched.Store(true)
 	l := device.Launch{Grid: uint32(o.grid), Block: uint32(o.block), Shared: uint32(o.shared), Stream: device.Stream(uintptr(o.stream))}
 	return fail(f, k.value.Launch(l, args, uintptr(bytes)))
 }
