@@ -30,14 +30,13 @@ uint64_t reserve(uint64_t bytes, uint64_t alignment) {
 
 bool in_arena(uint64_t address) { return address >= state().arena && address < state().arena_end; }
 
-// The limit is that of the GPU. Pages come when they are touched: most of what jobs of tests allocate is not, and that
-// would be a third of their time.
+// Allocated at once: lack of memory is an error here and no fault later.
 std::shared_ptr<Backing> make_backing(uint64_t bytes, int device) {
   Device& d = *state().devices[device];
   if (bytes > state().limit || d.used > state().limit - bytes) return nullptr;
   const int fd = memfd_create("emulated-gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return nullptr;
-  if (ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||
+  if (ftruncate(fd, static_cast<off_t>(bytes)) != 0 || posix_fallocate(fd, 0, static_cast<off_t>(bytes)) != 0 ||
       fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {  // processes that map it rely on its size
     close(fd);
     return nullptr;

@@ -1,5 +1,4 @@
 // Copies, fills, and words that streams write and wait for.
-#include <fcntl.h>
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
@@ -77,20 +76,6 @@ void wait_word(const Context* context, const uint64_t* word, uint64_t value, uns
   }
 }
 
-// Zeros by giving pages back: what is not touched again takes no time. The first page and the last are written, since
-// that shows whether the memory is still there.
-bool clear(const Backing& backing, uint64_t base, uint64_t to, uint64_t count) {
-  const uint64_t first = (to - base) / kPage * kPage + kPage, end = (to - base + count) / kPage * kPage;
-  if (end < first + 16 * kPage) return false;
-  const uint64_t last = end - kPage;
-  if (fallocate(backing.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(first), static_cast<off_t>(last - first)) != 0) {
-    return false;  // memory of others, which may be sealed
-  }
-  memset(reinterpret_cast<void*>(to), 0, base + first - to);
-  memset(reinterpret_cast<void*>(base + last), 0, to + count - base - last);
-  return true;
-}
-
 // Finds the stream of a call on a word, and checks the word.
 int find_word(uint64_t address, Stream* handle, Context* current, Stream** stream) {
   if (int bad = find_stream(handle, current, stream)) return bad;
@@ -130,16 +115,8 @@ API int cuMemsetD8Async(DevicePtr to, unsigned char value, size_t count, Stream*
   if (int bad = find_stream(handle, current, &stream)) return bad;
   if (count == 0) return kSuccess;
   if (place_of(to, count, stream->context->device) > kPinned) return kInvalidValue;
-  std::shared_ptr<Backing> backing;
-  uint64_t base = 0;
-  if (const Range* r = range_of(to); value == 0 && r != nullptr && !r->host() && count <= r->base + r->bytes - to) {
-    backing = r->backing;
-    base = r->base;
-  }
-  return enqueue(stream, [context = stream->context, to, value, count, backing, base] {
-    guarded(context, "a fill", [&] {
-      if (backing == nullptr || !clear(*backing, base, to, count)) memset(reinterpret_cast<void*>(to), value, count);
-    });
+  return enqueue(stream, [context = stream->context, to, value, count] {
+    guarded(context, "a fill", [=] { memset(reinterpret_cast<void*>(to), value, count); });
   });
 }
 
