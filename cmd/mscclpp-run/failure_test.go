@@ -38,10 +38,13 @@ type victim struct {
 
 // startVictim starts a job that would run for minutes, and waits until all ranks
 // have spent processor time with all plugins in place.
-func startVictim(t *testing.T, i installed) *victim {
+func startVictim(t *testing.T, i installed, work ...string) *victim {
 	t.Helper()
+	if work == nil {
+		work = []string{"bench", "allreduce"}
+	}
 	v := &victim{places: newPlaces(t), ended: make(chan struct{})}
-	v.launcher = exec.Command(i.launcher, "-n", "4", "--log-level", "none", "bench", "allreduce", "--bytes", "1M", "--iters", "10000000")
+	v.launcher = exec.Command(i.launcher, slices.Concat([]string{"-n", "4", "--log-level", "none"}, work, []string{"--bytes", "1M", "--iters", "10000000"})...)
 	v.launcher.Env = v.environ(i)
 	v.launcher.Stderr = &v.stderr
 	v.launcher.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -61,13 +64,28 @@ func startVictim(t *testing.T, i installed) *victim {
 			switch args := commandLine(pid); {
 			case strings.Contains(args, "mscclpp-transport-shm"):
 				v.plugins = append(v.plugins, pid)
-			case strings.Contains(args, "bench allreduce") && processorTime(pid) > 20:
+			case strings.Contains(args, strings.Join(work[max(0, len(work)-3):], " ")) && processorTime(pid) > 20:
 				v.ranks = append(v.ranks, pid)
 			}
 		}
 		return len(v.ranks) == 4 && len(v.plugins) == 4
 	})
 	return v
+}
+
+// planWork is what ranks do with a plan of the library.
+func planWork(t *testing.T, i installed, name string, more ...string) []string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name+".json")
+	if out, errs, code := i.run(t, append([]string{"plan", "compile", name, "--ranks", "4", "--output", file}, more...)...); code != 0 {
+		t.Fatalf("compile: %d, %s%s", code, out, errs)
+	}
+	return []string{"plan", "bench", file}
+}
+
+// onHosts stands before a verb of ranks that are two by two on hosts of their own, as far as they know, with tcp between these.
+func onHosts(launcher string) []string {
+	return []string{"--transports", "shm,tcp", "sh", "-c", `export MSCCLPP_BOOTSTRAP__HOST_ID=host-$((RANK/2)); exec "$0" "$@"`, launcher}
 }
 
 // family lists the descendants of the launcher.
@@ -173,6 +191,7 @@ func (p places) nothingLeft(t *testing.T, pids []int) {
 // failure, and the machine is as it was.
 func TestDeath(t *testing.T) {
 	i := install(t)
+	network(t)
 	t.Run("rank in start-up", func(t *testing.T) { deathInStartUp(t, i) })
 	t.Run("plugin in start-up", func(t *testing.T) { pluginDeathInStartUp(t, i) })
 	t.Run("rank in shutdown", func(t *testing.T) { deathInShutdown(t, i, "bench allreduce", 128+9) })
@@ -183,12 +202,17 @@ func TestDeath(t *testing.T) {
 		pick   func(v *victim) int
 		code   int
 		wanted []string // each in the report of every survivor
+		work   []string // of the ranks; nil: a collective
 	}{
-		{"rank", func(v *victim) int { return v.ranks[2] }, 128 + 9, []string{"peer failed", "died"}},
-		{"plugin", func(v *victim) int { return v.plugins[1] }, 1, []string{"plugin gone", "mscclpp-transport-shm"}},
+		{"rank", func(v *victim) int { return v.ranks[2] }, 128 + 9, []string{"peer failed", "died"}, nil},
+		{"plugin", func(v *victim) int { return v.plugins[1] }, 1, []string{"plugin gone", "mscclpp-transport-shm"}, nil},
+		{"rank in a plan", func(v *victim) int { return v.ranks[1] }, 128 + 9, []string{"peer failed", "died"}, planWork(t, i, "allreduce-2pa-packets")},
+		{"rank in a plan with ports", func(v *victim) int { return v.ranks[3] }, 128 + 9, []string{"peer failed", "died"}, planWork(t, i, "allreduce-2pa-ports")},
+		{"rank in a plan over hosts", func(v *victim) int { return v.ranks[0] }, 128 + 9, []string{"peer failed", "died"},
+			slices.Concat(onHosts(i.launcher), planWork(t, i, "allreduce-hierarchical-chunks", "--per-host", "2"))},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			v := startVictim(t, i)
+			v := startVictim(t, i, test.work...)
 			pids := append(v.family(), v.launcher.Process.Pid)
 			watch := promise.Begin()
 			syscall.Kill(test.pick(v), syscall.SIGKILL)

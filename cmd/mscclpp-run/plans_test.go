@@ -2,9 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/bench/report"
@@ -71,5 +74,56 @@ func TestPlansInAJob(t *testing.T) {
 		if _, errs, code := run(x.args...); code != x.code || !strings.Contains(errs, x.words) {
 			t.Errorf("%v: code %d, %s; expected %d and %q", x.args, code, errs, x.code, x.words)
 		}
+	}
+}
+
+// network has the programs of this test find the plugin for tcp as well.
+func network(t *testing.T) {
+	t.Helper()
+	dir, err := networkPlugin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("MSCCLPP_PLUGINS__DIRS", dir)
+}
+
+// networkPlugin builds it once, beside the programs of all tests, which TestMain removes.
+var networkPlugin = sync.OnceValues(func() (string, error) {
+	top, err := programs()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(top, "network")
+	if text, err := exec.Command("go", "build", "-o", filepath.Join(dir, "mscclpp-transport-tcp"), "../../transports/tcp/cmd/mscclpp-transport-tcp").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, text)
+	}
+	return dir, nil
+})
+
+// Plans run over hosts: memory inside of them and ports of tcp between them. A channel that no transport carries is named.
+func TestPlansOverHosts(t *testing.T) {
+	i := install(t)
+	network(t)
+	start := append([]string{"-n", "4", "--log-level", "none"}, onHosts(i.launcher)...)
+	var files []string
+	for name, perHost := range map[string]string{"allreduce-hierarchical-packets": "2", "allreduce-hierarchical-chunks": "2", "alltoall": "2", "allreduce-2pa-ports": "1"} {
+		files = append(files, planWork(t, i, name, "--per-host", perHost)[2])
+	}
+	for _, packets := range []string{"8", "16"} {
+		args := append(append(start, "plan", "run"), files...)
+		out, errs, code := i.run(t, append(args, "--bytes", "64K", "--check", "--in-place=both", "--packets", packets, "--format", "json")...)
+		if code != 0 || strings.Count(out, `"errors":0`) != 8 || !strings.Contains(out, `"transport":"shm+tcp"`) {
+			t.Errorf("packets of %s: %d, %s%s", packets, code, out, errs)
+		}
+	}
+	memory := planWork(t, i, "allreduce-1pa")[2]
+	_, errs, code := i.run(t, append(start, "plan", "run", memory)...)
+	if code == 0 || !strings.Contains(errs, "memory channel 1 joins ranks 0 and 2, which do not share memory") {
+		t.Errorf("a memory channel between hosts: %d, %s", code, errs)
+	}
+	start[5] = "shm"
+	_, errs, code = i.run(t, append(start, "plan", "run", planWork(t, i, "allreduce-2pa-ports", "--per-host", "1")[2])...)
+	if code == 0 || !strings.Contains(errs, "no common transport: ") || !strings.Contains(errs, "host:host-1") {
+		t.Errorf("ports without a network: %d, %s", code, errs)
 	}
 }

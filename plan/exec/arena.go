@@ -29,17 +29,23 @@ type setting struct {
 // a part of this rank alone.
 type arena struct {
 	shape
+	staged  bool
 	memory  *comm.Memory
 	shared  *comm.Symmetric
 	ports   []*comm.PortChannel
 	private device.Memory
 	args    args // those that all launches share
 	used    uint64
+
+	resolved uint64 // where blocks note the slots of launches that reach buffers where they are
 }
 
 // newArena makes one. Collective.
-func (e *setting) newArena(ctx context.Context, chunk uint64) (a *arena, err error) {
-	a = &arena{shape: newShape(e.plan, &e.use, chunk, e.use.apart)}
+func (e *setting) newArena(ctx context.Context, chunk uint64, staged bool) (a *arena, err error) {
+	if err := fitting(e.plan, chunk); err != nil {
+		return nil, err
+	}
+	a = &arena{shape: newShape(e.plan, &e.use, chunk, staged), staged: staged}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("plan %s: memory for chunks of %d bytes: %w", e.plan.Name, chunk, err), a.close())
@@ -49,7 +55,7 @@ func (e *setting) newArena(ctx context.Context, chunk uint64) (a *arena, err err
 	if e.use.ports && slices.Max(a.bytes) > 1<<32 {
 		return a, invalid("%d bytes: ports reach 4 GiB", slices.Max(a.bytes))
 	}
-	if err := e.alike(ctx, chunk); err != nil {
+	if err := e.alike(ctx, chunk, staged); err != nil {
 		return a, err
 	}
 	if a.memory, err = e.comm.Alloc(a.bytes[rank]); err != nil {
@@ -66,13 +72,20 @@ func (e *setting) newArena(ctx context.Context, chunk uint64) (a *arena, err err
 }
 
 // alike compares the sizes of all ranks: memory that is divided in two ways would be written where it is not.
-func (e *setting) alike(ctx context.Context, chunk uint64) error {
-	all, err := e.comm.AllGather(ctx, binary.LittleEndian.AppendUint64(nil, chunk))
+func (e *setting) alike(ctx context.Context, chunk uint64, staged bool) error {
+	mine := binary.LittleEndian.AppendUint64(nil, chunk)
+	if mine = append(mine, 0); staged {
+		mine[8] = 1
+	}
+	all, err := e.comm.AllGather(ctx, mine)
 	if err != nil {
 		return err
 	}
 	for r, theirs := range all {
-		if len(theirs) != 8 || binary.LittleEndian.Uint64(theirs) != chunk {
+		if len(theirs) == 9 && string(theirs[:8]) == string(mine[:8]) && theirs[8] != mine[8] {
+			return &framework.Error{Op: "compare buffers", Peer: r, Err: invalid("its buffers are in exchanged memory, or those of rank %d, and not both", e.comm.Rank())}
+		}
+		if string(theirs) != string(mine) {
 			return &framework.Error{Op: "compare sizes", Peer: r, Err: invalid("its buffers have chunks of another size")}
 		}
 	}
@@ -130,8 +143,13 @@ func (a *arena) fill(e *setting, at []uint64) (err error) {
 		semaphores[i] = uint32(s.Init)
 	}
 	sem := put(&b, semaphores)
-	blocks, ops, operands, ids := put(&b, e.tables.blocks), put(&b, e.tables.ops), put(&b, e.tables.operands), put(&b, e.tables.ids)
-	slots := put(&b, a.slots(at))
+	table := a.slots(at)
+	blocks, ops, operands, ids := put(&b, e.tables.blocks), put(&b, e.tables.ops), put(&b, based(e.tables.operands, table)), put(&b, e.tables.ids)
+	slots := put(&b, table)
+	resolved := 0
+	if e.direct() {
+		resolved = b.add(len(table) * int(unsafe.Sizeof(slot{})) * len(g.Blocks))
+	}
 	memory := b.add(len(channels) * int(unsafe.Sizeof(kernel.SemaphoreHandle{})))
 	ports := b.add(len(a.ports) * int(unsafe.Sizeof(kernel.PortChannelHandle{})))
 	notices := make([]uint64, len(at))
@@ -161,6 +179,7 @@ func (a *arena) fill(e *setting, at []uint64) (err error) {
 		return err
 	}
 	where := func(offset int) uintptr { return base + uintptr(offset) }
+	a.resolved = uint64(where(resolved))
 	a.args = args{
 		tableArgs{
 			Control: e.comm.Control(), State: where(0), Cursors: where(cursors), Meetings: where(meetings), Semaphores: where(sem),
@@ -182,6 +201,17 @@ func (a *arena) slots(at []uint64) []slot {
 			if base != 0 {
 				out[3*r+i].Address = base + offset
 			}
+		}
+	}
+	return out
+}
+
+// based are operands with the addresses of scratch memory.
+func based(list []operand, slots []slot) []operand {
+	out := slices.Clone(list)
+	for i := range out {
+		if s := out[i].Slot; s%3 == 2 {
+			out[i].Base = slots[s].Address
 		}
 	}
 	return out

@@ -36,14 +36,14 @@ func decode(p *schema.Plan, rank int) (*tables, error) {
 	d := &decoder{plan: p, gpu: &p.GPUs[rank]}
 	for b := range d.gpu.Blocks {
 		d.block, d.begun = &d.gpu.Blocks[b], nil
-		first := len(d.ops)
+		first, operands := len(d.ops), len(d.operands)
 		if err := d.list(d.block.Ops); err != nil {
 			return nil, err
 		}
 		if len(d.begun) > 0 { // the next launch may write what ports still read
 			d.emit(op{Kind: opFlush, Flags: overPort, Number: uint32(len(d.block.Ops))}, d.begun)
 		}
-		d.blocks = append(d.blocks, block{uint32(first), uint32(len(d.ops) - first)})
+		d.blocks = append(d.blocks, block{uint32(first), uint32(len(d.ops) - first), uint32(operands), uint32(len(d.operands) - operands)})
 	}
 	return &d.tables, nil
 }

@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -20,52 +18,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/plan/schema"
 )
-
-// Packet is the format of packets, in bytes of one.
-type Packet uint32
-
-// The formats. LL16 is the default, as MSCCL++'s executor has it.
-const (
-	LL8  Packet = 8
-	LL16 Packet = 16
-)
-
-// patience bounds what a call may take to set up memory and channels for its size.
-const patience = 30 * time.Second
-
-// Executor runs one plan on one communicator. Calls are carried out one at a time.
-type Executor struct {
-	setting
-	sum    [sha256.Size]byte
-	code   code
-	host   bool
-	unlist func() // takes the executor out of lists of the communicator
-
-	running atomic.Bool
-
-	mu     sync.Mutex
-	arenas []*arena
-	calls  uint64
-	last   of            // the last call…
-	signed uint64        // …and its signature
-	stream device.Stream // of the last call
-	spare  device.Memory // for buffers that have to be apart here
-	closed bool
-
-	enqueued bool        // something was, on a stream
-	mark     device.Mark // behind launches; nil: none was needed
-}
-
-// Call is one execution. All ranks pass the same sizes, type, reduction and format.
-type Call struct {
-	Input, Output           unsafe.Pointer
-	InputBytes, OutputBytes uint64
-	Type                    kernel.DataType
-	Op                      kernel.Op // of the plan's sums; its minima and maxima are what they say
-	Packet                  Packet    // 0: LL16
-	Stream                  device.Stream
-	KeepInput               bool // the plan may not write the caller's input
-}
 
 // New prepares a plan. It is collective: all ranks of the communicator pass the same plan.
 func New(ctx context.Context, c *comm.Communicator, p *schema.Plan) (*Executor, error) {
@@ -192,7 +144,8 @@ func (e *Executor) Execute(c *Call) error {
 	if err != nil {
 		return err
 	}
-	a, err := e.arena(chunk)
+	p := &e.place
+	a, err := e.prepare(c, chunk, p)
 	if err != nil {
 		return err
 	}
@@ -200,15 +153,12 @@ func (e *Executor) Execute(c *Call) error {
 		return nil
 	}
 	x := &a.args
-	x.Chunk, x.ScratchChunk, x.Packet, x.Op, x.Signature = chunk, min(chunk, a.scratchChunk), uint32(c.Packet), uint32(c.Op), e.signature(c)
-	p, err := e.place(c, a, chunk)
-	if err != nil {
-		return err
-	}
+	x.Chunk, x.ScratchChunk, x.Packet, x.Op = chunk, min(chunk, a.scratchChunk), uint32(c.Packet), uint32(c.Op)
+	x.Input, x.Output, x.Signature = uintptr(p.in), uintptr(p.out), e.signature(c, &p.found)
+	x.Windows, x.Resolved, x.InputOffset, x.OutputOffset = p.windows, uintptr(a.resolved), p.found[0].from, p.found[1].from
 	if err := e.follow(c.Stream); err != nil {
 		return err
 	}
-	x.Input, x.Output = uintptr(p.in), uintptr(p.out)
 	if err := e.stage(c, &p.before); err != nil {
 		return err
 	}
@@ -226,22 +176,39 @@ func (e *Executor) Execute(c *Call) error {
 	return e.stage(c, &p.after)
 }
 
+// prepare finds the memory of a call, and the place of its buffers.
+func (e *Executor) prepare(c *Call, chunk uint64, p *placed) (a *arena, err error) {
+	b := buffersOf(&e.plan.GPUs[e.comm.Rank()], chunk)
+	*p = placed{}
+	direct := e.use.apart && e.inPlace(c, b, p)
+	if a, err = e.arena(chunk, e.use.apart && !direct); err != nil {
+		return nil, err
+	}
+	if direct {
+		p.windows, err = e.window(&p.found)
+		return a, err
+	}
+	*p = placed{}
+	return a, e.put(c, a, b, p)
+}
+
 // of is what all ranks pass alike.
 type of struct {
 	in, out uint64
 	dtype   kernel.DataType
 	op      kernel.Op
 	packet  Packet
+	windows [2]uint64
 }
 
 // signature tells calls of one plan apart. Programs repeat themselves: it is computed when something has changed.
-func (e *Executor) signature(c *Call) uint64 {
-	now := of{c.InputBytes, c.OutputBytes, c.Type, c.Op, c.Packet}
+func (e *Executor) signature(c *Call, found *[2]located) uint64 {
+	now := of{c.InputBytes, c.OutputBytes, c.Type, c.Op, c.Packet, [2]uint64{found[0].id(), found[1].id()}}
 	if e.signed != 0 && now == e.last {
 		return e.signed
 	}
 	b := slices.Clone(e.sum[:])
-	for _, x := range []uint64{now.in, now.out, uint64(now.dtype), uint64(now.op), uint64(now.packet)} {
+	for _, x := range []uint64{now.in, now.out, uint64(now.dtype), uint64(now.op), uint64(now.packet), now.windows[0], now.windows[1]} {
 		b = binary.LittleEndian.AppendUint64(b, x)
 	}
 	sum := sha256.Sum256(b)
@@ -264,10 +231,26 @@ func (e *Executor) outcome(a *arena) error {
 	if s.Left == 0 {
 		return nil
 	}
-	if err := e.comm.Check(); err != nil {
+	if err := e.cause(); err != nil {
 		return fmt.Errorf("plan %s: %w", e.plan.Name, err)
 	}
 	return fmt.Errorf("%w: plan %s: a launch was left before its end", framework.ErrPeer, e.plan.Name)
+}
+
+// causePatience is how long a launch that was left waits to learn why: a network can notice that a rank is gone before the
+// job has found out which one has died.
+const causePatience = time.Second
+
+// cause is why a launch was left.
+func (e *Executor) cause() error {
+	if err := e.comm.Check(); err != nil {
+		return err
+	}
+	select {
+	case <-e.comm.Done():
+	case <-time.After(causePatience):
+	}
+	return e.comm.Check()
 }
 
 // Close releases what calls have set up. A call in progress, which waits for peers, ends with ErrClosed, and with it the
@@ -288,6 +271,10 @@ func (e *Executor) Close() error {
 		errs = append(errs, a.close())
 	}
 	e.arenas = nil
+	for _, w := range e.windows {
+		errs = append(errs, w.memory.Close())
+	}
+	e.windows = nil
 	if e.spare != nil {
 		errs = append(errs, e.spare.Close())
 	}

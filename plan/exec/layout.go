@@ -55,11 +55,20 @@ type op struct {
 	Unit                  uint64
 }
 
-type operand struct{ Slot, Index, Size, Packet uint32 }
+type operand struct {
+	Base                      uint64
+	Slot, Index, Size, Packet uint32
+}
 
 type slot struct{ Address, Offset uint64 }
 
-type block struct{ First, Count uint32 }
+type window struct {
+	Input, Output uint64
+	Mate          uint32
+	_             uint32
+}
+
+type block struct{ First, Count, Operands, OperandCount uint32 }
 
 // Sizes of what is in memory of the device alone.
 const (
@@ -103,8 +112,12 @@ type tableArgs struct {
 }
 
 type callArgs struct {
+	Windows      uintptr
+	Resolved     uintptr
 	Input        uintptr
 	Output       uintptr
+	InputOffset  uint64
+	OutputOffset uint64
 	Chunk        uint64
 	ScratchChunk uint64
 	Half         uint64

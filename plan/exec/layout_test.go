@@ -19,7 +19,7 @@ func TestLayoutsAgree(t *testing.T) {
 		source += fmt.Sprintf("  printf(\"%s %%zu\\n\", size_t(%s));\n", what, expression)
 		want = append(want, fmt.Sprintf("%s %d", what, value))
 	}
-	for name, twin := range map[string]any{"Op": op{}, "Operand": operand{}, "Slot": slot{}, "Block": block{}, "State": state{}, "PlanArgs": args{}} {
+	for name, twin := range map[string]any{"Op": op{}, "Operand": operand{}, "Slot": slot{}, "Window": window{}, "Block": block{}, "State": state{}, "PlanArgs": args{}} {
 		typ := reflect.TypeOf(twin)
 		check(name, "sizeof("+name+")", typ.Size())
 		for _, f := range reflect.VisibleFields(typ) {

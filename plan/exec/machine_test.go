@@ -34,7 +34,8 @@ func table[T any](f *tableFile, list []T) {
 }
 
 // add appends a plan as the executor decodes it, for chunks of so many bytes.
-func (f *tableFile) add(t *testing.T, p *schema.Plan, chunk uint64, packet Packet) {
+// With direct, buffers are reached where notices say.
+func (f *tableFile) add(t *testing.T, p *schema.Plan, chunk uint64, packet Packet, direct bool) {
 	t.Helper()
 	u, all, err := inspect(p)
 	if err != nil {
@@ -46,7 +47,7 @@ func (f *tableFile) add(t *testing.T, p *schema.Plan, chunk uint64, packet Packe
 	if !known || u.alias {
 		code = 2
 	}
-	f.numbers(uint64(len(p.GPUs)), chunk, min(chunk, s.scratchChunk), s.half, s.scratch, uint64(packet), code, uint64(p.Alignment))
+	f.numbers(uint64(len(p.GPUs)), chunk, min(chunk, s.scratchChunk), s.half, s.scratch, uint64(packet), code, uint64(p.Alignment), map[bool]uint64{true: 1}[direct])
 	for r, x := range all {
 		b := buffersOf(&p.GPUs[r], chunk)
 		f.numbers(s.in[r], s.out[r], s.bytes[r], b.in, b.out)
@@ -91,9 +92,9 @@ func TestMachineWithThreads(t *testing.T) {
 		plans = append(plans, p)
 	}
 	f.numbers(uint64(2 * len(plans)))
-	for _, p := range plans {
-		f.add(t, p, 48, LL16)
-		f.add(t, p, 16*uint64(p.Alignment)/4, LL8)
+	for i, p := range plans {
+		f.add(t, p, 48, LL16, i%2 == 0)
+		f.add(t, p, 16*uint64(p.Alignment)/4, LL8, i%2 == 1)
 	}
 	file := filepath.Join(t.TempDir(), "tables")
 	if err := os.WriteFile(file, f.bytes, 0o600); err != nil {

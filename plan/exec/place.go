@@ -14,37 +14,44 @@ const mostArenas = 16
 // single reports whether one arena serves chunks of all sizes up to its own. Memory that launches of two sizes use is
 // divided in two ways: what a rank is slow to read in one would be overwritten by the next. Packets that alternate between
 // two halves are safe, as no rank gets two launches ahead.
-func (e *Executor) single() bool {
+func (e *Executor) single(staged bool) bool {
 	p := e.plan
 	scratch := 0
 	for r := range p.GPUs {
 		scratch = max(scratch, p.GPUs[r].ScratchChunks)
 	}
-	return !e.use.apart && (scratch == 0 || p.DoubleScratch && !e.use.raw)
+	return !staged && (scratch == 0 || p.DoubleScratch && !e.use.raw)
 }
 
-// arena returns what serves chunks of so many bytes. Where it has to be made all ranks come here, as they pass the same
-// sizes.
-func (e *Executor) arena(chunk uint64) (*arena, error) {
+// arena returns what serves chunks of so many bytes; staged says that it needs places for input and output. Where it has to
+// be made all ranks come here, as they pass the same sizes.
+func (e *Executor) arena(chunk uint64, staged bool) (*arena, error) {
 	e.calls++
-	for _, a := range e.arenas {
-		if a.chunk == chunk || e.single() && chunk < a.chunk {
+	single, kin := e.single(staged), -1
+	for i, a := range e.arenas {
+		if a.staged != staged {
+			continue
+		}
+		if kin = i; a.chunk == chunk || single && chunk < a.chunk {
 			a.used = e.calls
 			return a, nil
 		}
 	}
-	if len(e.arenas) >= mostArenas || e.single() && len(e.arenas) > 0 {
-		if err := e.evict(); err != nil {
+	if !single || kin < 0 {
+		kin = e.oldest()
+	}
+	if single && kin >= 0 && e.arenas[kin].staged == staged || len(e.arenas) >= mostArenas {
+		if err := e.evict(kin); err != nil {
 			return nil, err
 		}
 	}
 	room := chunk
-	if e.single() {
+	if single {
 		room = chunk + chunk/2/uint64(e.plan.Alignment)*uint64(e.plan.Alignment)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	a, err := e.newArena(ctx, room)
+	a, err := e.newArena(ctx, room, staged)
 	if err != nil {
 		return nil, err
 	}
@@ -53,73 +60,56 @@ func (e *Executor) arena(chunk uint64) (*arena, error) {
 	return a, nil
 }
 
-// evict closes the arena that was not used for the longest time.
-func (e *Executor) evict() error {
-	if err := e.quiet(); err != nil {
-		return err
-	}
-	oldest := 0
+// oldest is the number of the arena that was not used for the longest time; -1: there is none.
+func (e *Executor) oldest() int {
+	oldest := -1
 	for i, a := range e.arenas {
-		if a.used < e.arenas[oldest].used {
+		if oldest < 0 || a.used < e.arenas[oldest].used {
 			oldest = i
 		}
 	}
-	a := e.arenas[oldest]
-	e.arenas = append(e.arenas[:oldest], e.arenas[oldest+1:]...)
+	return oldest
+}
+
+// evict closes an arena.
+func (e *Executor) evict(number int) error {
+	if err := e.quiet(); err != nil {
+		return err
+	}
+	a := e.arenas[number]
+	e.arenas = append(e.arenas[:number], e.arenas[number+1:]...)
 	return a.close()
 }
 
-// move is a copy of one rank.
-type move struct {
-	to, from unsafe.Pointer
-	bytes    uint64
-}
-
-// moves are copies, as many as a call may need: one of each buffer.
-type moves [2]move
-
-func (m *moves) add(x move) {
-	if m[0].bytes == 0 {
-		m[0] = x
-		return
-	}
-	m[1] = x
-}
-
-// placed is the place of a call's buffers, with the copies that come before and after.
-type placed struct {
-	in, out       unsafe.Pointer
-	before, after moves
-}
-
-// place decides where the buffers of a call are.
-func (e *Executor) place(c *Call, a *arena, chunk uint64) (placed, error) {
+// put decides where the buffers of a call are.
+func (e *Executor) put(c *Call, a *arena, b buffers, p *placed) error {
 	rank := e.comm.Rank()
-	b := buffersOf(&e.plan.GPUs[rank], chunk)
 	if e.use.apart {
 		base := a.memory.Addr()
-		return e.staged(c, b, at(base+uintptr(a.in[rank])), at(base+uintptr(a.out[rank]))), nil
+		e.staged(c, b, at(base+uintptr(a.in[rank])), at(base+uintptr(a.out[rank])), p)
+		return nil
 	}
 	if e.use.alias {
-		return e.aliased(c, b)
+		return e.aliased(c, b, p)
 	}
+	p.in, p.out = c.Input, c.Output
 	if !e.use.named[0] || !e.use.named[1] || !touch(c.Input, b.in, c.Output, b.out) && (!c.KeepInput || !e.use.writes[0]) {
-		return placed{in: c.Input, out: c.Output}, nil
+		return nil
 	}
 	spare, err := e.room(b.in)
 	if err != nil {
-		return placed{}, err
+		return err
 	}
-	p := placed{in: spare, out: c.Output, before: moves{{spare, c.Input, b.in}}}
+	p.in, p.before = spare, moves{{spare, c.Input, b.in}}
 	if e.use.writes[0] && !c.KeepInput && !touch(c.Input, b.in, c.Output, b.out) {
 		p.after = moves{{c.Input, spare, b.in}}
 	}
-	return p, nil
+	return nil
 }
 
 // staged works in memory that all ranks reach.
-func (e *Executor) staged(c *Call, b buffers, in, out unsafe.Pointer) placed {
-	p := placed{in: in, out: out}
+func (e *Executor) staged(c *Call, b buffers, in, out unsafe.Pointer, p *placed) {
+	p.in, p.out = in, out
 	if !e.use.alias {
 		if e.use.named[0] {
 			p.before.add(move{in, c.Input, b.in})
@@ -133,33 +123,33 @@ func (e *Executor) staged(c *Call, b buffers, in, out unsafe.Pointer) placed {
 		if e.use.named[1] {
 			p.after.add(move{c.Output, out, b.out})
 		}
-		return p
+		return
 	}
 	p.before = moves{{in, c.Input, b.in}}
 	p.after = moves{{c.Output, out, b.out}}
-	return p
 }
 
 // aliased works where the result is to be, with both buffers in one.
-func (e *Executor) aliased(c *Call, b buffers) (placed, error) {
+func (e *Executor) aliased(c *Call, b buffers, p *placed) error {
 	in, out, bytes := overlap(e.plan.Collective, e.comm.Rank(), b)
 	if bytes > b.out { // the result is a part of the input
 		if unsafe.Add(c.Input, out) == c.Output {
-			return placed{in: c.Input, out: c.Output}, nil
+			p.in, p.out = c.Input, c.Output
+			return nil
 		}
 		spare, err := e.room(bytes)
 		if err != nil {
-			return placed{}, err
+			return err
 		}
-		p := placed{in: spare, out: unsafe.Add(spare, out), before: moves{{spare, c.Input, b.in}}}
+		p.in, p.out, p.before = spare, unsafe.Add(spare, out), moves{{spare, c.Input, b.in}}
 		p.after = moves{{c.Output, p.out, b.out}}
-		return p, nil
+		return nil
 	}
-	p := placed{in: unsafe.Add(c.Output, in), out: c.Output}
+	p.in, p.out = unsafe.Add(c.Output, in), c.Output
 	if p.in != c.Input {
 		p.before = moves{{p.in, c.Input, b.in}}
 	}
-	return p, nil
+	return nil
 }
 
 // touch reports whether two buffers have a byte in common.
@@ -187,6 +177,9 @@ func (e *Executor) room(bytes uint64) (unsafe.Pointer, error) {
 
 // stage makes copies, on a GPU on the call's stream.
 func (e *Executor) stage(c *Call, list *moves) error {
+	if list[0].bytes == 0 && list[1].bytes == 0 {
+		return nil
+	}
 	for i := range list {
 		m := &list[i]
 		if m.bytes == 0 || m.to == m.from {

@@ -21,6 +21,27 @@ const line = 64 // no two counters share one
 
 func roundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }
 
+// mostBytes is what no device can address.
+const mostBytes = 1 << 46
+
+// fitting refuses chunks of a size with which a rank would need more memory than there can be.
+func fitting(p *schema.Plan, chunk uint64) error {
+	for r := range p.GPUs {
+		g := &p.GPUs[r]
+		chunks := uint64(g.InputChunks) + uint64(g.OutputChunks)
+		if n := uint64(g.ScratchChunks); !p.ReuseResources {
+			chunks += 4 * n // packets, and two halves
+		} else if n > scratchLimit {
+			return invalid("plan %s: scratch memory of %d chunks: expected at most %d", p.Name, n, uint64(scratchLimit))
+		}
+		if chunks != 0 && chunk > mostBytes/chunks {
+			return invalid("plan %s: rank %d needs memory for %d chunks of %d bytes, %d of them scratch memory: expected at most %d bytes in all",
+				p.Name, r, chunks, chunk, g.ScratchChunks, uint64(mostBytes))
+		}
+	}
+	return nil
+}
+
 // newShape divides memory for chunks of so many bytes. staged says that there are places for input and output.
 func newShape(p *schema.Plan, u *use, chunk uint64, staged bool) shape {
 	n := len(p.GPUs)

@@ -7,10 +7,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/plan/exec"
 	"github.com/mscclpp-go/mscclpp/plan/schema"
@@ -87,12 +89,17 @@ func runAll(t *testing.T, p *schema.Plan, x entry) {
 			return err
 		}
 		defer e.Close()
+		mine, err := exchanged(ctx, c, p)
+		if err != nil {
+			return err
+		}
 		seed := uint64(0)
 		for _, chunk := range chunks(p) {
 			for _, packet := range formats {
 				for launch := range 4 {
 					seed++
-					if err := runOnce(e, c.Rank(), chunk, packet, x, seed, launch >= 2); err != nil {
+					m := memory(mine, launch%2 == 1, p, c.Rank(), chunk)
+					if err := runOnce(e, c.Rank(), chunk, packet, x, seed, launch >= 2, m); err != nil {
 						return fmt.Errorf("chunks of %d bytes, packets of %d, launch %d: %w", chunk, packet, launch, err)
 					}
 				}
@@ -158,14 +165,39 @@ func sum(parts ...[]byte) []byte {
 	return out
 }
 
-func runOnce(e *exec.Executor, rank, chunk int, packet exec.Packet, x entry, seed uint64, apart bool) error {
+// exchanged is memory that all ranks know, for the largest buffers of a plan.
+func exchanged(ctx context.Context, c *comm.Communicator, p *schema.Plan) (*comm.Memory, error) {
+	bytes := 0
+	for r := range p.GPUs {
+		bytes = max(bytes, (p.GPUs[r].InputChunks+p.GPUs[r].OutputChunks)*slices.Max(chunks(p)))
+	}
+	m, err := c.Alloc(uint64(bytes + 256))
+	if err != nil {
+		return nil, err
+	}
+	_, err = c.Exchange(ctx, m)
+	return m, err
+}
+
+// memory is where a launch has its buffers: of each rank at another place of its exchanged memory, or not there at all.
+func memory(m *comm.Memory, direct bool, p *schema.Plan, rank, chunk int) []byte {
+	bytes := (p.GPUs[rank].InputChunks + p.GPUs[rank].OutputChunks) * chunk
+	if !direct {
+		return make([]byte, bytes)
+	}
+	return device.Bytes(m)[16*(rank%4):][:bytes]
+}
+
+func runOnce(e *exec.Executor, rank, chunk int, packet exec.Packet, x entry, seed uint64, apart bool, m []byte) error {
 	p := e.Plan()
 	g := &p.GPUs[rank]
-	in, out := make([][]byte, len(p.GPUs)), make([]byte, g.OutputChunks*chunk)
+	in, out := make([][]byte, len(p.GPUs)), m[:g.OutputChunks*chunk]
+	clear(out)
 	for r := range in {
 		in[r] = fill(p.GPUs[r].InputChunks*chunk, seed, r)
 	}
-	own := append([]byte(nil), in[rank]...)
+	own := m[len(out):][:len(in[rank])]
+	copy(own, in[rank])
 	if !apart { // where the plan works in place
 		switch x.result {
 		case "AR", "A2A":

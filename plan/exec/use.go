@@ -11,16 +11,18 @@ type use struct {
 	reads         [2]bool // input, output
 	writes        [2]bool
 	named         [2]bool
-	covers        bool // every chunk of every output is written as a whole
-	raw           bool // something else than packets is written to scratch memory
-	alias         bool // input and output are one buffer
+	covers        bool     // every chunk of every output is written as a whole
+	raw           bool     // something else than packets is written to scratch memory
+	alias         bool     // input and output are one buffer
+	mates         [][]bool // ranks of which one reaches input or output of the other
 }
 
 // inspect looks at the tables of all ranks.
 func inspect(p *schema.Plan) (u use, all []*tables, err error) {
 	written := make([]map[uint32]bool, len(p.GPUs))
+	u.mates = make([][]bool, len(p.GPUs))
 	for r := range p.GPUs {
-		written[r] = map[uint32]bool{}
+		written[r], u.mates[r] = map[uint32]bool{}, make([]bool, len(p.GPUs))
 	}
 	for r := range p.GPUs {
 		t, err := decode(p, r)
@@ -69,6 +71,9 @@ func (u *use) look(t *tables, rank int, written []map[uint32]bool) {
 				continue
 			}
 			u.named[buffer] = true
+			if owner != rank {
+				u.mates[rank][owner], u.mates[owner][rank] = true, true
+			}
 			u.apart = u.apart || owner != rank || o.Kind == opPut
 			if k < o.Sources {
 				u.reads[buffer] = true

@@ -82,6 +82,26 @@ func TestCallsThatAreRefused(t *testing.T) {
 	})
 }
 
+// Memory that cannot be had is an error that says how much of it, and the next call works.
+func TestMemoryThatCannotBeHad(t *testing.T) {
+	p := compile(t, "allreduce-1pa", library.Shape{Ranks: 2})
+	job(t, 2, func(ctx context.Context, c *comm.Communicator) error {
+		e, err := exec.New(ctx, c, p)
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		buffer := make([]byte, 4096)
+		call := func(n uint64) error {
+			return e.Execute(&exec.Call{Input: pointer(buffer), Output: pointer(buffer), InputBytes: n, OutputBytes: n, Type: kernel.Int32})
+		}
+		for _, n := range []uint64{1 << 45, 1 << 62} {
+			refuses(t, call(n), framework.ErrInvalid, p.Name, "chunks of", "2 of them scratch memory", "expected at most 70368744177664 bytes")
+		}
+		return call(4096)
+	})
+}
+
 // Ranks with different plans, or calls, are named on all of them.
 func TestRanksThatDiffer(t *testing.T) {
 	p, q := compile(t, "allreduce-1pa", library.Shape{Ranks: 2}), compile(t, "allreduce-1pa", library.Shape{Ranks: 2, Blocks: 2})

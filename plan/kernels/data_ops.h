@@ -35,6 +35,46 @@ inline void reduce(const Machine& m, const Op& o, const Cursor& c, uint64_t unit
   }
 }
 #else
+// Words of each source that a thread loads before it uses them. More would not fit into its registers: sums of halves take twice
+// the words', and those of bytes four times.
+template <class T>
+constexpr uint32_t kFlight = sizeof(T) == 4 ? 3 : sizeof(T) == 1 ? 1 : 2;
+
+// Words of two sources, with many loads of a thread in flight: a load of another rank's memory takes a microsecond. It returns
+// how many words are done, whole rounds of all threads.
+template <class T, ReduceOp Which>
+MSCCLPP_DEVICE uint64_t reduce_pairs(const Machine& m, const Op& o, const Range& r, uint64_t words, const mscclpp::detail::Scalars<Accumulator<T>>& s) {
+  using Lanes = mscclpp::detail::Lanes<T>;
+  using Sum = mscclpp::detail::LaneSum<T, Which>;
+  const char *first = m.at(m.source(o, 0), r), *second = m.at(m.source(o, 1), r);
+  char* to = m.at(m.destination(o, 0), r);
+  char* other = o.destinations > 1 ? m.at(m.destination(o, 1), r) : to;
+  constexpr uint32_t flight = kFlight<T>;
+  if constexpr (flight == 1) return 0;
+  const uint64_t round = uint64_t(m.nthreads) * flight;
+  uint64_t base = 0;
+  for (; base + round <= words; base += round) {
+    Vec16 a[flight], b[flight];  // not yet lanes, which take a register each
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < flight; ++k) {
+      const uint64_t at = 16 * (base + m.tid + uint64_t(k) * m.nthreads);
+      a[k] = mscclpp::load16(first + at);
+      b[k] = mscclpp::load16(second + at);
+    }
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < flight; ++k) {
+      const uint64_t at = 16 * (base + m.tid + uint64_t(k) * m.nthreads);
+      Sum sum;
+      sum.first(__builtin_bit_cast(Lanes, a[k]), s);
+      sum.next(__builtin_bit_cast(Lanes, b[k]), s, 1);
+      const Lanes v = sum.last(s);
+      mscclpp::detail::store_lanes<T>(to + at, v);
+      if (other != to) mscclpp::detail::store_lanes<T>(other + at, v);
+    }
+  }
+  return base;
+}
+
 // One thread reduces an element, and stores it everywhere: no thread needs what another one has reduced.
 template <class T, ReduceOp Which>
 MSCCLPP_DEVICE void reduce_by(const Machine& m, const Op& o, const Range& r) {
@@ -45,7 +85,9 @@ MSCCLPP_DEVICE void reduce_by(const Machine& m, const Op& o, const Range& r) {
   for (uint32_t i = 0; i < o.sources; ++i) low |= reinterpret_cast<uintptr_t>(m.at(m.source(o, i), r));
   for (uint32_t i = 0; i < o.destinations; ++i) low |= reinterpret_cast<uintptr_t>(m.at(m.destination(o, i), r));
   const uint64_t words = (low & 15) == 0 ? r.n / 16 : 0;
-  for (uint64_t w = m.tid; w < words; w += m.nthreads) {
+  uint64_t done = 0;
+  if (o.sources == 2 && o.destinations <= 2) done = reduce_pairs<T, Which>(m, o, r, words, s);
+  for (uint64_t w = done + m.tid; w < words; w += m.nthreads) {
     Sum sum;
     sum.first(mscclpp::detail::load_lanes<T>(m.at(m.source(o, 0), r) + 16 * w), s);
     for (uint32_t i = 1; i < o.sources; ++i) sum.next(mscclpp::detail::load_lanes<T>(m.at(m.source(o, i), r) + 16 * w), s, i);

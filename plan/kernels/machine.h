@@ -49,10 +49,11 @@ struct Machine {
   uint32_t nthreads;
   uint32_t flag;    // of the packets of this launch
   uint64_t half;    // where its half of scratch memory begins
+  const Slot* slots;  // of all ranks, as this block reaches them
 
   MSCCLPP_DEVICE Machine(const PlanArgs& args, uint64_t launch)
       : a(args), block(0), tid(thread_id()), nthreads(block_dim()), flag(flag_of(launch)),
-        half(launch % 2 == 0 ? args.half : 0) {}
+        half(launch % 2 == 0 ? args.half : 0), slots(args.slots) {}
 
   // The number of the launch, without 0: that is what memory holds before the first one.
   static MSCCLPP_DEVICE uint32_t flag_of(uint64_t launch) { return static_cast<uint32_t>((launch - 1) % 0xffffffffu) + 1; }
@@ -64,11 +65,14 @@ struct Machine {
     return WaitSite{a.kernel, block << 20 | (o.number & 0xfffffu), peer, expected};
   }
 
-  // Where slice t of several begins in n bytes: granules are dealt out one by one, and the last slice has the rest.
-  MSCCLPP_DEVICE uint64_t share(uint64_t n, uint32_t t, uint32_t of) const {
-    if (t == of) return n;
-    const uint64_t e = n / a.alignment, q = e / of, r = e % of;
-    return (t * q + (t < r ? t : r)) * a.alignment;
+  // A processor of a GPU divides 64 bits in a hundred instructions.
+  static MSCCLPP_DEVICE uint64_t divide(uint64_t n, uint32_t by) { return n >> 32 == 0 ? static_cast<uint32_t>(n) / by : n / by; }
+
+  // A slice of several of n bytes: granules are dealt out one by one, and the last slice has the rest.
+  MSCCLPP_DEVICE Range share(uint64_t n, uint32_t slice, uint32_t of) const {
+    const uint64_t e = divide(n, a.alignment), q = divide(e, of), r = e - q * of;
+    const uint64_t begin = (slice * q + (slice < r ? slice : r)) * a.alignment;
+    return Range{begin, slice + 1 == of ? n - begin : (q + (slice < r ? 1 : 0)) * a.alignment};
   }
 
   MSCCLPP_DEVICE Range range(const Op& o, const Operand& x, const Cursor& c, uint64_t unit) const {
@@ -78,9 +82,9 @@ struct Machine {
       n = from >= n ? 0 : n - from < unit ? n - from : unit;
     }
     if (o.slices > 1) {
-      const uint64_t begin = share(n, o.slice, o.slices);
-      n = share(n, o.slice + 1, o.slices) - begin;
-      from += begin;
+      const Range r = share(n, o.slice, o.slices);
+      from += r.from;
+      n = r.n;
     }
     return Range{from, n};
   }
@@ -94,12 +98,13 @@ struct Machine {
     return half + (x.packet != 0 ? 2 * from : from);
   }
 
-  MSCCLPP_DEVICE char* base(uint32_t slot) const {
-    if (slot == 3 * a.rank) return a.input;
-    if (slot == 3 * a.rank + 1) return a.output;
-    return reinterpret_cast<char*>(a.slots[slot].address);
+  MSCCLPP_DEVICE char* base(const Operand& x) const {
+    if (x.base != 0) return reinterpret_cast<char*>(x.base);
+    if (x.slot == 3 * a.rank) return a.input;
+    if (x.slot == 3 * a.rank + 1) return a.output;
+    return reinterpret_cast<char*>(slots[x.slot].address);
   }
-  MSCCLPP_DEVICE char* at(const Operand& x, const Range& r) const { return base(x.slot) + place(x, r); }
+  MSCCLPP_DEVICE char* at(const Operand& x, const Range& r) const { return base(x) + place(x, r); }
   MSCCLPP_DEVICE uint64_t offset(const Operand& x, const Range& r) const { return a.slots[x.slot].offset + place(x, r); }
 
   MSCCLPP_DEVICE Reduction reduction_of(const Op& o) const {

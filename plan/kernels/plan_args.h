@@ -53,12 +53,13 @@ static_assert(sizeof(Op) == 48, "layout");
 
 // Slots are buffers of ranks: 3 * rank + 0 for input, 1 for output, 2 for scratch memory.
 struct Operand {
+  uint64_t base;   // where its buffer begins, if that is the same in all launches: scratch memory; else 0
   uint32_t slot;
   uint32_t index;  // in chunks
   uint32_t size;
   uint32_t packet;
 };
-static_assert(sizeof(Operand) == 16, "layout");
+static_assert(sizeof(Operand) == 24, "layout");
 
 struct Slot {
   uint64_t address;  // here, or 0: it is not mapped
@@ -66,11 +67,23 @@ struct Slot {
 };
 static_assert(sizeof(Slot) == 16, "layout");
 
+// The rank's program exchanged memory in which the buffers of a call lie. A rank that reaches those of another one, or is
+// reached by it, waits for its notice, which says where in that memory they are.
+struct Window {
+  uint64_t input;   // where the other rank's memory begins here
+  uint64_t output;
+  uint32_t mate;    // 1: wait for the rank
+  uint32_t pad;
+};
+static_assert(sizeof(Window) == 24, "layout");
+
 struct Block {
   uint32_t first;  // of its operations
   uint32_t count;
+  uint32_t operands;  // the first of its operands
+  uint32_t operand_count;
 };
-static_assert(sizeof(Block) == 8, "layout");
+static_assert(sizeof(Block) == 16, "layout");
 
 // Where a block is. On the host blocks take turns on one thread, so that it is kept in memory.
 struct Cursor {
@@ -108,8 +121,9 @@ struct Notice {
   struct {
     uint64_t launch;
     uint64_t signature;
+    uint64_t input;   // where its buffers begin in memory that was exchanged
+    uint64_t output;
   } of[2];
-  uint64_t pad[4];
 };
 static_assert(sizeof(Notice) == 64, "layout");
 
@@ -128,8 +142,12 @@ struct PlanArgs {
   const PortChannelHandle* ports;
   const Notice* notice;         // that this rank gets, by rank
   Notice* const* peers;         // where it puts its own, by rank; null: not mapped
+  const Window* windows;        // by rank; null: input and output of other ranks are where the slots say
+  Slot* resolved;               // with windows: slots of each block, the addresses of this launch
   char* input;
   char* output;
+  uint64_t input_offset;        // with windows: where they begin in exchanged memory
+  uint64_t output_offset;
   uint64_t chunk;
   uint64_t scratch_chunk;
   uint64_t half;                // of scratch memory; 0: it is used whole
@@ -143,7 +161,7 @@ struct PlanArgs {
   uint32_t kernel;              // for reports
   uint32_t pad;
 };
-static_assert(sizeof(PlanArgs) == 192, "layout");
+static_assert(sizeof(PlanArgs) == 224, "layout");
 
 }  // namespace plans
 }  // namespace mscclpp

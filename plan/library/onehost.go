@@ -10,14 +10,13 @@ func onePhase(s Shape) *dsl.Program {
 	on := dsl.Blocks(group(p, s.Blocks))
 	for r := range n {
 		m := memories(p, r, peers(n, r))
-		for c := range n {
-			var received []dsl.Chunk
-			for _, peer := range peers(n, r) {
-				m[peer].PutPackets(tmp[peer].At(slot(r, peer)*n+c), in[r].At(c), on)
-				received = append(received, tmp[r].At(slot(peer, r)*n+c))
-			}
-			p.Rank(r).ReducePackets(out[r].At(c), in[r].At(c), received, on)
+		var received []dsl.Chunk
+		for _, peer := range peers(n, r) {
+			to, from := slot(r, peer)*n, slot(peer, r)*n
+			m[peer].PutPackets(tmp[peer].Slice(to, to+n), in[r].All(), on)
+			received = append(received, tmp[r].Slice(from, from+n))
 		}
+		p.Rank(r).ReducePackets(out[r].All(), in[r].All(), received, on)
 	}
 	return p
 }

@@ -61,12 +61,14 @@ enum Result : uint64_t { kSumOfAll = 0, kExchange = 1, kNothing = 2 };
 
 void plan(check::Job& job, Reader& r) {
   const uint64_t ranks = r.number(), chunk = r.number(), scratch_chunk = r.number(), half = r.number(), scratch = r.number(), packet = r.number(),
-                 result = r.number(), alignment = r.number();
+                 result = r.number(), alignment = r.number(), direct = r.number();
   struct Rank {
     Sequence s;
     char* memory;
     uint64_t in, out, in_bytes, out_bytes, channels;
     uint64_t* peers;  // and the channel at the other end, or ~0
+    Operand* operands;
+    uint64_t operand_count;
   };
   std::vector<Rank> all(ranks);
   for (uint64_t k = 0; k < ranks; ++k) {
@@ -79,7 +81,9 @@ void plan(check::Job& job, Reader& r) {
     uint64_t blocks, n;
     a.blocks = r.table<Block>(job, blocks);
     a.ops = r.table<Op>(job, n);
-    a.operands = r.table<Operand>(job, n);
+    x.operands = r.table<Operand>(job, n);
+    x.operand_count = n;
+    a.operands = x.operands;
     a.ids = r.table<uint32_t>(job, n);
     a.semaphores = r.table<uint32_t>(job, n);
     x.peers = r.table<uint64_t>(job, n);
@@ -115,6 +119,21 @@ void plan(check::Job& job, Reader& r) {
       const uint64_t peer = all[k].peers[2 * i], other = all[k].peers[2 * i + 1];
       memory[i] = SemaphoreHandle{counter(k, i), job.alloc<uint64_t>(1), other == ~0ull ? job.alloc<uint64_t>(1) : counter(peer, other), a.control,
                                   static_cast<uint32_t>(peer), static_cast<uint32_t>(i)};
+    }
+    for (uint64_t i = 0; i < all[k].operand_count; ++i) {
+      Operand& o = all[k].operands[i];
+      if (o.slot % 3 == 2) o.base = slots[o.slot].address;
+    }
+    if (direct != 0) {  // buffers of other ranks are where their notices say
+      Window* windows = job.alloc<Window>(ranks);
+      for (uint64_t p = 0; p < ranks; ++p) {
+        const uint64_t base = reinterpret_cast<uint64_t>(all[p].memory);
+        windows[p] = Window{base, base, p == k ? 0u : 1u, 0};
+        for (uint32_t i = 0; i < 2; ++i) slots[3 * p + i].address = 0;
+      }
+      a.windows = windows;
+      a.resolved = job.alloc<Slot>(3 * ranks * a.block_count);
+      a.input_offset = all[k].in, a.output_offset = all[k].out;
     }
     a.slots = slots;
     a.peers = peers;
