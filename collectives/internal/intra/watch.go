@@ -195,6 +195,9 @@ func (w *watch) deserted(b *board, sequence uint64) error {
 		if !gone || int32(uint32(s.Sequence)-uint32(sequence)) >= 0 {
 			return nil
 		}
+		if !w.without(b) {
+			return nil
+		}
 		expected := "expected all ranks to make the same calls"
 		if rank, why := b.comm.Left(); rank == r {
 			expected = why.Error()
@@ -203,6 +206,19 @@ func (w *watch) deserted(b *board, sequence uint64) error {
 			"%w: it has left the job after call %d: %s", framework.ErrPeer, s.Sequence, expected)}
 	}
 	return nil
+}
+
+// causePatience is how long the cause may take with which a rank has ended the job before it left: it comes by another way.
+const causePatience = 500 * time.Millisecond
+
+// without reports whether a rank that has left did so without having ended the job.
+func (w *watch) without(b *board) bool {
+	select {
+	case <-b.comm.Done():
+	case <-w.life.Done():
+	case <-time.After(causePatience):
+	}
+	return b.comm.Err() == nil && w.life.Err() == nil
 }
 
 // aloneTicks is how long a group may go on when all its peers have left. Their data is in scratch
@@ -226,7 +242,7 @@ func (w *watch) forsaken(b *board) error {
 			first = r
 		}
 	}
-	if w.alone++; first == framework.NoPeer || w.alone < aloneTicks {
+	if w.alone++; first == framework.NoPeer || w.alone < aloneTicks || !w.without(b) {
 		return nil
 	}
 	return &framework.Error{Op: "messages", Peer: first, Err: fmt.Errorf(
