@@ -87,7 +87,8 @@ func hinted(err error, path, dir string) error {
 }
 
 // forkExec starts a process. It is used instead of os.StartProcess because the launcher
-// reaps in its own time, and signals groups.
+// reaps in its own time, and signals groups. A child that is killed before it has executed
+// the program is no error: the caller learns of it as of one that is killed later.
 func forkExec(path string, args []string, files []*os.File, attr *syscall.ProcAttr) (*supervise.Child, error) {
 	for _, f := range files {
 		attr.Files = append(attr.Files, f.Fd())
