@@ -209,7 +209,7 @@ func (h *Hub) Together(t *testing.T, f func(m *Member) error) {
 	go func() { all.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the ranks do not finish")
 	}
 	for r, err := range errs {
