@@ -105,5 +105,5 @@ func Existing(k Collective) []string { return choose.Existing(k) }
 // InCall reports whether a call is in progress.
 func (c *Comm) InCall() bool { return c.progress.busy() }
 
-// DeviceScratchOf is what a rank has by default.
+// DeviceScratchOf returns the default of Options.Scratch on a GPU.
 var DeviceScratchOf = deviceScratch

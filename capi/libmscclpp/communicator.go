@@ -278,7 +278,7 @@ func (c *communicator) abort(cause error, alone bool) {
 		close(announced)
 		if p != nil {
 			p.drain()
-			if c.launched.Load() { // nothing tells when kernels of the program have left
+			if c.launched.Load() { // the library does not learn when kernels of the program have ended
 				time.Sleep(leaveTime)
 			}
 		}

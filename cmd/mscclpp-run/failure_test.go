@@ -73,7 +73,7 @@ func startVictim(t *testing.T, i installed, work ...string) *victim {
 	return v
 }
 
-// planWork is what ranks do with a plan of the library.
+// planWork compiles a plan of the library and returns the arguments that have ranks execute it.
 func planWork(t *testing.T, i installed, name string, more ...string) []string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name+".json")

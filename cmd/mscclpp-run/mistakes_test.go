@@ -60,7 +60,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A rank whose output is lost blames nobody, and is blamed by nobody: one line says why, and the
+// A rank whose output is lost names no other rank as the cause, and no other rank names it: one line says why, and the
 // launcher's which rank it was.
 func TestFullDiskOfAJob(t *testing.T) {
 	for name, args := range map[string][]string{

@@ -59,7 +59,7 @@ type Place struct {
 	jobs map[token]*job
 }
 
-// job is what is known of the job of an id.
+// job has the number of ranks of an id's job, and where its rank 0 listens.
 type job struct {
 	size, answered uint32        // size 0: no rank has asked yet
 	came           chan struct{} // closed when rank 0 has said where it listens

@@ -25,7 +25,7 @@ func (x covered) inPart() bool { return x.calls != nil }
 // List is of the collectives with kernels: the same on all ranks, since engines are chosen by it.
 type List []covered
 
-// Of is what the kernels of all transports cover.
+// Of returns the collectives that the kernels of all transports cover.
 func Of(c *comm.Communicator) (list List) {
 	found := engine.Discover(c.Kernels(), min(c.Size(), kernelargs.MaxRanks)) // more of them count as several hosts
 	for k := collective.AllReduce; k < collective.AllToAllV; k++ {
@@ -89,7 +89,7 @@ func (l List) String() string {
 	return fmt.Sprint(words)
 }
 
-// Remainder is what kernels leave for port channels.
+// Remainder has the collectives that kernels leave for port channels.
 type Remainder struct {
 	Whole  []collective.Kind // that have no kernels
 	InPart []collective.Kind // those with kernels that do not serve all calls
@@ -98,7 +98,7 @@ type Remainder struct {
 // Kinds are all of them.
 func (r Remainder) Kinds() []collective.Kind { return slices.Concat(r.Whole, r.InPart) }
 
-// Left is what the kernels of transports do not cover.
+// Left returns the collectives that no kernel of a transport covers.
 func Left(c *comm.Communicator) (r Remainder) {
 	covers := Of(c)
 	for k := collective.AllReduce; k < collective.Kinds; k++ {

@@ -64,7 +64,7 @@ func inJob(device string, work func(context.Context, *group) error) (err error) 
 }
 
 // outputError is of what rank 0 prints or writes: a disk that is full, say. It is no failure of the
-// job: the other ranks end as they would without it, and blame nobody.
+// job: the other ranks end as they would without it, and name no rank as the cause.
 type outputError struct{ error }
 
 func (e outputError) Unwrap() error { return e.error }
