@@ -1,5 +1,5 @@
 #!/bin/bash
-# Programs that use NCCL, unchanged, on two GPUs of this machine, with libnccl.so.2 of this project preloaded and without.
+# Programs that use NCCL, unchanged, on RANKS GPUs of this machine (default: 2), with libnccl.so.2 of this project preloaded and without.
 #
 #   clients.sh LIBRARY [NAME…]
 #
@@ -21,6 +21,7 @@ mkdir -p "$out"
 begun=$SECONDS
 all=${SECONDS_IN_ALL:-470}
 python=${PYTHON:-python3}
+export RANKS=${RANKS:-2}
 export CLIENTS_RUN=$$ PYTHONUNBUFFERED=1 OMP_NUM_THREADS=4 MASTER_ADDR=127.0.0.1 NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1
 export TORCH_NCCL_TRACE_BUFFER_SIZE=0 PYTHONDONTWRITEBYTECODE=1
 port=$((20000 + $$ % 20000))
@@ -39,13 +40,13 @@ trap 'sweep "$$.main"; sweep "$$.tests"; rm -rf "$tmp"' EXIT
 is_wanted() { [ "$wanted" = "  " ] || [[ $wanted == *" $1 "* ]]; }
 left() { echo $((all - (SECONDS - begun))); }
 
-# ranks LIBRARY COMMAND… runs a command as two ranks; an empty LIBRARY is what the program finds by itself.
+# ranks LIBRARY COMMAND… runs a command as so many ranks; an empty LIBRARY is what the program finds by itself.
 ranks() {
 	local preload=$1 r pids=() status=0
 	shift
 	port=$((port + 11))
-	for r in 0 1; do
-		RANK=$r LOCAL_RANK=$r WORLD_SIZE=2 MASTER_PORT=$port ID_FILE=$tmp/id.$port LD_PRELOAD=$preload "$@" &
+	for ((r = 0; r < RANKS; r++)); do
+		RANK=$r LOCAL_RANK=$r WORLD_SIZE=$RANKS MASTER_PORT=$port ID_FILE=$tmp/id.$port LD_PRELOAD=$preload "$@" &
 		pids+=($!)
 	done
 	for r in "${pids[@]}"; do wait "$r" || status=$?; done
@@ -99,7 +100,7 @@ if is_wanted tests; then
 	tests=$!
 fi
 if is_wanted ddp; then
-	client main "torch DDP" 60 alone "$library" "$python" -m torch.distributed.run --standalone --nproc-per-node 2 ddp.py
+	client main "torch DDP" 60 alone "$library" "$python" -m torch.distributed.run --standalone --nproc-per-node "$RANKS" ddp.py
 	client main "torch DDP with NCCL" 60 ranks "" "$python" ddp.py
 fi
 if is_wanted fallback && [ -n "$nccl" ]; then

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Execution plans on two GPUs: are their results right, and how long do they take beside the library's own algorithms?
+"""Execution plans on the GPUs of a host: are their results right, and how long do they take beside the library's own algorithms?
 
     plans_gpu.py TOP FILE|FOLDER…    TOP has bin/mscclpp-run and its plugins: a tree after `make build machine-code`, or what
                                      `make dist-gpu` packed. Nothing is built.
 
-Right: all plans of the files that are for two ranks and right, as LL8 and LL16, one by one and in graphs, in place and not; what
+Right: all plans of the files that are for as many ranks and right, as LL8 and LL16, one by one and in graphs, in place and not; what
 is for no collective only has to end. Times: plans of plan/library with several numbers of thread blocks against the algorithm of the same kind,
 by turns in one job and in graphs, 1 KiB to 256 MiB; a row has the fastest plan of its size, as `tune` would choose it. Raw
 rows go to $OUT (default: the current folder) as plans.jsonl; the last lines are the table. The exit code is 1 if a result was wrong or a job failed.
 
-Environment: BUDGET, seconds for all (400); BYTES, the sizes (1K:256M); DEVICE (cuda), also host, for a trial without GPUs; CALLS, of a graph (20).
+Environment: BUDGET, seconds for all (400); BYTES, the sizes (1K:256M); DEVICE (cuda), also host, for a trial without GPUs; CALLS, of a graph (20);
+RANKS (2).
 """
 
 import json
@@ -25,6 +26,7 @@ BUDGET = float(os.environ.get("BUDGET", "400"))
 DEVICE = os.environ.get("DEVICE", "cuda")
 SIZES = os.environ.get("BYTES", "1K:256M")
 CALLS = os.environ.get("CALLS", "20")
+RANKS = os.environ.get("RANKS", "2")
 OUT = os.environ.get("OUT", ".")
 # The kind of plan, packets, the algorithm of the same kind, whether buffers are registered, and the sizes that it is for.
 RATIOS = [
@@ -80,12 +82,12 @@ def files(paths):
 
 
 def right(mscclpp, paths):
-    """Files of two ranks that are right, those of collectives first."""
+    """Files of RANKS ranks that are right, those of collectives first."""
     known = ("allreduce", "allgather", "reducescatter", "alltoall")
     found = {True: [], False: []}
     done = subprocess.run([mscclpp, "plan", "check", "--format", "json", *files(paths)], capture_output=True, text=True)
     for row in rows(done.stdout):  # the exit code says that some are not right
-        if row["verdict"] == "right" and row["ranks"] == 2:
+        if row["verdict"] == "right" and row["ranks"] == int(RANKS):
             opener = __import__("gzip").open if row["file"].endswith(".gz") else open
             with opener(row["file"], "rt") as f:
                 found[json.load(f)["collective"] in known].append(row["file"])
@@ -99,7 +101,7 @@ def results(mscclpp, paths, log):
     for packets in ("8", "16"):
         for size in ("64K", "3M"):
             name = f"results, LL{packets}, {size}"
-            text = run(name, mscclpp, "-n", "2", "plan", "run", *collectives, "--packets", packets, "--bytes", size, "--check", "--in-place=both",
+            text = run(name, mscclpp, "-n", RANKS, "plan", "run", *collectives, "--packets", packets, "--bytes", size, "--check", "--in-place=both",
                        "--device", DEVICE, "--format", "json", *graphs)
             found = rows(text)
             wrong = [r for r in found if r["errors"]]
@@ -108,7 +110,7 @@ def results(mscclpp, paths, log):
             log.write(text)
             print(f"{name}: {len(found)} rows, {len(wrong)} wrong", flush=True)
         if others:
-            log.write(run(f"no collective, LL{packets}", mscclpp, "-n", "2", "plan", "run", *others, "--packets", packets, "--device", DEVICE, "--format", "json"))
+            log.write(run(f"no collective, LL{packets}", mscclpp, "-n", RANKS, "plan", "run", *others, "--packets", packets, "--device", DEVICE, "--format", "json"))
 
 
 def ratios(mscclpp, folder, log):
@@ -118,9 +120,9 @@ def ratios(mscclpp, folder, log):
         plans = []
         for blocks in (2, 8, 16, 32) if DEVICE != "host" else (1, 2):
             plans.append(os.path.join(folder, f"{kind}-{blocks}.json"))
-            run(kind, mscclpp, "plan", "compile", kind, "--ranks", "2", "--blocks", str(blocks), "--output", plans[-1])
+            run(kind, mscclpp, "plan", "compile", kind, "--ranks", RANKS, "--blocks", str(blocks), "--output", plans[-1])
         low, high = SIZES.split(":")
-        text = run(f"times of {kind}", mscclpp, "-n", "2", "plan", "bench", *plans, "--packets", str(packets), "--vs", native, "--bytes", f"{low}:{shorter(high, most)}", "--factor", "4",
+        text = run(f"times of {kind}", mscclpp, "-n", RANKS, "plan", "bench", *plans, "--packets", str(packets), "--vs", native, "--bytes", f"{low}:{shorter(high, most)}", "--factor", "4",
                    "--device", DEVICE, "--format", "json", *(["--registered"] if registered else []), *graphs)
         log.write(text)
         best = {}

@@ -128,7 +128,7 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 		"reducescatter", "direct_ll8", "reducescatter", "direct_ll128", "reducescatter", "zerocopy", "reducescatter", "chunk",
 		"alltoall", "direct_ll8", "alltoall", "direct_ll128", "alltoall", "push", "alltoall", "zerocopy",
 		"broadcast", "direct_ll8", "broadcast", "direct_ll128", "broadcast", "push",
-		"reduce", "direct_ll8", "reduce", "direct_ll128", "reduce", "zerocopy", "reduce", "shares", "reduce", "fetch", "broadcast", "fetch",
+		"reduce", "direct_ll8", "reduce", "direct_ll128", "reduce", "zerocopy", "reduce", "shares", "reduce", "fetch", "reduce", "twoshot_ll128", "broadcast", "fetch", "broadcast", "shares",
 		"allreduce", "stream_ll128", "allgather", "stream_ll128", "reducescatter", "stream_ll128", "alltoall", "stream_ll128",
 		"broadcast", "stream_ll128", "broadcast", "chunk", "reduce", "stream_ll128")
 	for ranks, of := range map[int]map[collective.Kind]map[uint64]string{ // by KiB
@@ -146,9 +146,9 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 				4 << 10: "twoshot_ll128", 16 << 10: "zerocopy", 64 << 10: "zerocopy", 256 << 10: "copy", 1 << 20: "copy"},
 			collective.AllGather:     {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "push", 256 << 10: "copy"},
 			collective.ReduceScatter: {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 64 << 10: "zerocopy", 256 << 10: "copy", 1 << 20: "copy"},
-			collective.AllToAll:      {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "copy"},
-			collective.Broadcast:     {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 4 << 10: "stream_ll128", 16 << 10: "stream_ll128", 256 << 10: "push"},
-			collective.Reduce:        {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 4 << 10: "shares", 256 << 10: "shares"},
+			collective.AllToAll:      {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "push", 256 << 10: "copy"},
+			collective.Broadcast:     {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 4 << 10: "stream_ll128", 16 << 10: "stream_ll128", 64 << 10: "push", 256 << 10: "shares"},
+			collective.Reduce:        {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "twoshot_ll128", 4 << 10: "twoshot_ll128", 16 << 10: "shares", 256 << 10: "shares"},
 		},
 	} {
 		c := onGPUWith(t, ranks, Options{Route: choose.Joined(h200s(ranks), false)}, nil, modeledCopies(ranks), kernels...)
@@ -172,14 +172,16 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 			}
 			for _, mib := range []uint64{16, 64} {
 				r := request(kind, mib<<20, ranks)
-				want := "stream_ll128"
+				want, grid := "stream_ll128", uint32(choose.StreamBlocks)
 				switch {
-				case kind == collective.Reduce && ranks > 2:
+				case kind == collective.ReduceScatter && ranks > 2 && mib < 24:
+					want, grid = "direct_ll128", 72
+				case kind == collective.Reduce && ranks > 2, kind == collective.Broadcast && ranks > 2 && mib > 48:
 					want = choose.Shares
 				case kind == collective.Reduce, kind == collective.Broadcast && ranks == 2 && mib > 48:
 					want = choose.Fetch
 				}
-				if a, l, err := c.choose(&r, ""); err != nil || a.Name != want || l.Grid != choose.StreamBlocks || l.Block != choose.BlockThreads {
+				if a, l, err := c.choose(&r, ""); err != nil || a.Name != want || l.Grid != grid || l.Block != choose.BlockThreads {
 					t.Errorf("%v of %d MiB in ordinary buffers of %d ranks: %v %+v %v: want %s", kind, mib, ranks, a, l, err, want)
 				}
 			}
