@@ -127,3 +127,14 @@ func TestPlansOverHosts(t *testing.T) {
 		t.Errorf("ports without a network: %d, %s", code, errs)
 	}
 }
+
+// A job on several hosts needs no list of transports: tcp joins them.
+func TestHostsWithoutTransports(t *testing.T) {
+	i := install(t)
+	network(t)
+	start := append([]string{"-n", "4", "--log-level", "info"}, onHosts(i.launcher)[2:]...)
+	out, errs, code := i.run(t, append(start, "bench", "allreduce", "--device", "host", "--bytes", "64K", "--check", "--format", "json")...)
+	if code != 0 || !strings.Contains(out, `"transport":"shm+tcp"`) || !strings.Contains(out, `"errors":0`) || !strings.Contains(errs, "tcp joins them, since transports names none") {
+		t.Errorf("without a list: %d, %s%s", code, out, errs)
+	}
+}

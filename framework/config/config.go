@@ -37,7 +37,8 @@ type Config struct {
 	// pair of ranks uses the first one over which both can reach each other. All ranks
 	// need the same list, also those on hosts without the hardware for one of them: it is
 	// passed over there, with a warning. Empty: those that suit the device, shm on the
-	// host, cudaipc on NVIDIA GPUs, and what devices.NAME.transports says on others.
+	// host, cudaipc on NVIDIA GPUs, and what devices.NAME.transports says on others; on
+	// the first two tcp as well if the ranks are on several hosts.
 	Transports []string `config:"transports"`
 
 	// Transport holds the options of each transport under its name. The transport

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,6 +65,8 @@ type Job struct {
 // and the other ranks know.
 func Start(ctx context.Context, p Plan) (*Job, error) {
 	j := &Job{}
+	own := *p.Config // jobs of one process may have the configuration in common
+	p.Config = &own
 	if err := j.start(ctx, &p); err != nil {
 		j.Observer.Fail(err)
 		if j.Boot != nil && j.Boot.Err() == nil { // else they know
@@ -81,6 +84,7 @@ func (j *Job) start(ctx context.Context, p *Plan) error {
 	if err != nil {
 		return err
 	}
+	named := len(cfg.Transports) > 0 || len(cfg.Devices[where.Type].Transports) > 0
 	cfg.Transports = cfg.TransportsOn(where.Type)
 	boot, err := p.bootstrap(ctx)
 	if err != nil {
@@ -91,6 +95,11 @@ func (j *Job) start(ctx context.Context, p *Plan) error {
 	defer cancel()
 	if err := j.open(ctx, p, where, boot); err != nil {
 		return err
+	}
+	if !named {
+		if err := j.joinHosts(ctx, p); err != nil {
+			return err
+		}
 	}
 	if cfg.Collectives.Preload {
 		if err := j.preload(p.Log); err != nil {
@@ -199,6 +208,30 @@ func (j *Job) open(ctx context.Context, p *Plan, where framework.Device, boot bo
 	}
 	both.Wait()
 	return err
+}
+
+// betweenHosts is the transport between hosts where the configuration names none: every host has it.
+const betweenHosts = "tcp"
+
+// joinHosts opens what joins the hosts of the job, if there are several. The ranks agree on that without
+// a word: each one sees whether all of them are on its host.
+func (j *Job) joinHosts(ctx context.Context, p *Plan) error {
+	cfg := &p.Config.Config
+	if len(j.Boot.HostRanks()) == j.Boot.Size() {
+		return nil
+	}
+	cfg.Transports = append(slices.Clone(cfg.Transports), betweenHosts)
+	t, err := openTransport(ctx, cfg, betweenHosts, p.BuiltIn, p.Log, j.region())
+	if err != nil {
+		return fmt.Errorf("the ranks are on several hosts, and transports names none, so that %s is to join them: %w", betweenHosts, err)
+	}
+	j.transports = append(j.transports, t)
+	level, hint := slog.LevelInfo, ""
+	if adapters, err := os.ReadDir("/sys/class/infiniband"); err == nil && len(adapters) > 0 {
+		level, hint = slog.LevelWarn, "; this host has adapters for RDMA: transports with ib-host or ib-nonatomic uses them"
+	}
+	p.Log.Log(ctx, level, "the ranks are on several hosts: "+betweenHosts+" joins them, since transports names none"+hint)
+	return nil
 }
 
 // CloseComm closes the communicator and its collectives. The parts that Close closes may still be in
