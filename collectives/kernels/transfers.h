@@ -65,6 +65,17 @@ MSCCLPP_DEVICE void refuse_length(const C& c, uint32_t peer, uint64_t sent, uint
   if (c.notes != nullptr && c.notes != c.state) note_length(c.notes, peer, sent, expected);
 }
 
+// Turns goes round the queues that a wait is for, one a poll, so that the wait names by turns each rank it waits for. Waits look
+// at the host's words after a power of two of polls; a round is odd, so that they meet each queue.
+class Turns {
+ public:
+  MSCCLPP_DEVICE explicit Turns(uint32_t queues) : round_(queues | 1), at_(0) {}
+  MSCCLPP_DEVICE uint32_t next() { return at_ = at_ + 1 < round_ ? at_ + 1 : 0; }
+
+ private:
+  uint32_t round_, at_;
+};
+
 constexpr uint64_t kLeastChunk = 8192;  // where there is as much
 
 // Progress of one launch over its list, for one lane. Chunk i of a message goes
@@ -210,15 +221,21 @@ class Progress {
   // Where every thread has all queues, the first one signals.
   MSCCLPP_DEVICE static bool signaling_thread() { return Queues::step() > 1 || thread_id() == 0; }
 
+  MSCCLPP_DEVICE WaitSite site_of(uint32_t q) const {
+    return WaitSite{kernel_of(c_.signature), uint32_t(receives(q) ? kWordPipeHead : kWordPipeTail), peer(q), 0, &c_.state->left};
+  }
+
   MSCCLPP_DEVICE bool wait(uint32_t waiting) {
     bool ok = true;
     if (thread_id() == 0) {
-      const Word word = receives(waiting) ? kWordPipeHead : kWordPipeTail;
-      const WaitSite site{kernel_of(c_.signature), uint32_t(word), peer(waiting), 0, &c_.state->left};
+      WaitSite site = site_of(waiting);
+      Turns turns(count());
       ok = wait_until(c_.control, site, [&]() MSCCLPP_LAMBDA {
         for (uint32_t q = 0; q < count(); ++q) {
           if (movable(q)) return true;
         }
+        const uint32_t q = turns.next();
+        if (q < count() && queues_[q].empty == 0) site = site_of(q);
         return false;
       });
     }

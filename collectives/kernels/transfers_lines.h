@@ -235,21 +235,29 @@ class LineProgress {
 #endif
   }
 
+  // The word that the front of queue q waits for.
+  MSCCLPP_DEVICE WaitSite site_of(uint32_t q) const {
+    const LinePipe<A> p = pipe(q);
+    const uint64_t next = queues_[q].position + 1;
+    if (receives(q)) return p.site(kWordPipeHead, next);
+    if (due_of(a_, queues_[q]) == kDueOffer) return p.site(kWordOffer, next - 1);
+    return p.site(kWordPipeTail, awaits_taken(q) ? next - 1 : next - a_.lines.slots);
+  }
+
   // wait waits until something can be moved.
   MSCCLPP_DEVICE bool wait() {
     bool ok = true;
     if (thread_id() == 0) {
       uint32_t waiting = first_;  // the first queue that is not complete
       while (queues_[waiting].empty != 0) ++waiting;
-      const LinePipe<A> p = pipe(waiting);
-      const uint64_t next = queues_[waiting].position + 1;
-      const WaitSite site = receives(waiting)       ? p.site(kWordPipeHead, next)
-                            : awaits_offer(waiting) ? p.site(kWordOffer, next - 1)
-                                                    : p.site(kWordPipeTail, awaits_taken(waiting) ? next - 1 : next - a_.lines.slots);
+      WaitSite site = site_of(waiting);
+      Turns turns(count_);
       ok = wait_brief(head(a_).control, site, [&]() MSCCLPP_LAMBDA {
         for (uint32_t q = first_; q < end(); ++q) {
           if (movable(q) != 0) return true;
         }
+        const uint32_t q = first_ + turns.next();
+        if (q < end() && queues_[q].empty == 0) site = site_of(q);
         return false;
       });
     }

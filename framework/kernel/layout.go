@@ -20,7 +20,9 @@ type WaitControl struct {
 	Seen     uint64
 	Deadline uint64 // nanoseconds a wait may take; 0: no limit
 	SpinNS   uint64 // host only: polling before a wait yields; 0: default, 1: yield at once
-	_        [72]byte
+	_        [8]byte
+	Waiting  uint32 // 1 + the rank that a long wait waits for, each time that it looks here; the host clears it
+	_        [60]byte
 }
 
 // SemaphoreHandle is the counterpart of mscclpp::SemaphoreHandle. Fields are addresses.

@@ -1,4 +1,5 @@
-/* Abort in every state on GPUs: rank 0 aborts communicators, and rank 1 goes on. Then rank 0 exits. */
+/* Abort in every state on GPUs: rank 0 aborts communicators, and rank 1 goes on. Then rank 0 exits, and rank 1 waits for it
+ * in a sum and in a message. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -134,6 +135,7 @@ int main(void) {
   }
 
   struct use u = {.comm = split(), .stream = stream};
+  ncclComm_t messages = split();
   x[0] = (float)getpid();
   NCCL(ncclBroadcast(x, x, 1, ncclFloat32, 0, world, stream));
   stream_sync(stream);
@@ -147,6 +149,14 @@ int main(void) {
   NCCL(ncclCommGetAsyncError(world, &state));
   EXPECT(state == ncclSuccess);
   PROMPTLY(ncclCommDestroy(u.comm));
+  /* A message that the rank has not sent, alone and beside others. */
+  NCCL(ncclRecv(x, 1, ncclFloat32, 0, messages, stream));
+  until_failed(messages);
+  EXPECT(strstr(ncclGetLastError(NULL), "rank 0"));
+  stream_sync(stream);
+  NCCL(ncclCommGetAsyncError(world, &state));
+  EXPECT(state == ncclSuccess);
+  PROMPTLY(ncclCommDestroy(messages));
   PROMPTLY(ncclCommDestroy(world));
   return 0;
 }

@@ -132,13 +132,13 @@ func (e *Engine) Dump(w io.Writer) {
 	e.board.dump(w)
 }
 
-// watched reports whether a watch has to look at calls that are under way: to compare them, and on
-// GPUs for copies that cannot go where they should.
+// watched reports whether a watch has to look at calls that are under way: to compare them, and on GPUs for copies that
+// cannot go where they should, and for ranks that have left.
 func (e *Engine) watched() bool {
 	if e.host {
 		return e.opts.Signatures != engine.SignaturesNever
 	}
-	return e.board.notes.engine != nil && (e.opts.Signatures == engine.SignaturesStall || e.copier != nil)
+	return e.board.notes.engine != nil
 }
 
 // Pending implements engine.Enqueuer.

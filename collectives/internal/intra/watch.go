@@ -29,13 +29,14 @@ type watch struct {
 	asked   int                                            // the rank that was asked last whether it has left
 	begun   uint64                                         // calls on the GPU, at the last tick
 	broken  int                                            // ticks for which a call has stalled of which a rank has left
+	awaited awaited
 	life    context.Context
 	end     context.CancelFunc
 	group   sync.WaitGroup
 }
 
 func startWatch(b *board) *watch {
-	w := &watch{host: b.host}
+	w := &watch{host: b.host, awaited: awaited{rank: framework.NoPeer}}
 	w.life, w.end = context.WithCancel(context.Background())
 	w.group.Go(func() { w.loop(b) })
 	return w
@@ -89,7 +90,11 @@ func (w *watch) loop(b *board) {
 				b.comm.Abort(err)
 			}
 			_ = b.comm.Overdue() // ranks of a host among several have no other rank that asks
-			if err := w.onDevice(b); err != nil {
+			err := w.onDevice(b)
+			if err == nil {
+				err = w.departed(b)
+			}
+			if err != nil {
 				b.comm.Abort(err)
 			}
 			continue
@@ -104,6 +109,9 @@ func (w *watch) loop(b *board) {
 			if err := w.explain(b, now); err != nil && w.running.Load() == now {
 				b.comm.Abort(err)
 			}
+		}
+		if err := w.departed(b); err != nil {
+			b.comm.Abort(err)
 		}
 		last = now
 		if group%2 == 0 || group != lastGroup {

@@ -25,7 +25,7 @@ static const char* separator = "";
 int main() {
   std::printf("{\n");
   BEGIN("WaitControl", WaitControl)
-  FIELD(abort) FIELD(reported) FIELD(kernel) FIELD(channel) FIELD(peer) FIELD(expected) FIELD(seen) FIELD(deadline) FIELD(spin_ns)
+  FIELD(abort) FIELD(reported) FIELD(kernel) FIELD(channel) FIELD(peer) FIELD(expected) FIELD(seen) FIELD(deadline) FIELD(spin_ns) FIELD(waiting)
   END()
   BEGIN("SemaphoreHandle", SemaphoreHandle)
   FIELD(inbound) FIELD(expected) FIELD(outbound) FIELD(control) FIELD(peer) FIELD(id)

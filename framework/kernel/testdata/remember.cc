@@ -28,6 +28,20 @@ int main() {
   EXPECT(detail::wait_patient(&control, peer, late, 0));
   EXPECT(left == 0 && control.reported == 0);
 
+  // A long wait tells whom it waits for, each time that it looks; one for nobody, and one within the rank, tells nothing.
+  const WaitSite ring{1, 3, kNoRank, 0};
+  EXPECT(control.waiting == 0);
+  polls = 0;
+  auto later = [&polls] { return ++polls == 2 * detail::kPollsPerLook + 1; };
+  EXPECT(detail::wait_patient(&control, peer, later, 0));
+  EXPECT(control.waiting == 8);
+  control.waiting = 0;
+  polls = 0;
+  EXPECT(detail::wait_patient(&control, ring, later, 0));
+  polls = 0;
+  EXPECT(detail::wait_patient(&control, inside, later, 0));
+  EXPECT(control.waiting == 0);
+
   control.abort = 1;
   EXPECT(polls_of(channel) <= detail::kFirstLook);
   control.reported = 0;

@@ -62,7 +62,7 @@ inline Handle load(const std::string& file, const char* symbol) {
   for (size_t n; (n = fread(buffer, 1, sizeof buffer, f)) > 0;) text.append(buffer, n);
   fclose(f);
   Handle module, function;
-  call("cuModuleLoadData", &module, static_cast<const void*>(text.c_str()));
+  call("cuModuleLoadDataEx", &module, static_cast<const void*>(text.c_str()), 0u, nullptr, nullptr);
   call("cuModuleGetFunction", &function, module, symbol);
   int local = 0, registers = 0;
   call("cuFuncGetAttribute", &local, 3, function);      // local memory, bytes a thread
@@ -78,8 +78,9 @@ inline Handle load(const std::string& file, const char* symbol) {
 // Zeroed memory of the device; memory of the host that both reach at one address.
 inline Address memory(size_t bytes) {
   Address p = 0;
-  call("cuMemAlloc_v2", &p, bytes + 64);
-  call("cuMemsetD8_v2", p, static_cast<unsigned char>(0), bytes + 64);
+  const std::vector<char> zeros(bytes + 64);
+  call("cuMemAlloc_v2", &p, zeros.size());
+  call("cuMemcpyHtoD_v2", p, static_cast<const void*>(zeros.data()), zeros.size());
   return p;
 }
 template <class T>
@@ -104,14 +105,23 @@ inline void toHost(void* to, Address from, size_t bytes) {
 
 inline Handle stream() {
   Handle s;
-  call("cuStreamCreate", &s, 1u);  // not blocked by the default stream
+  call("cuStreamCreateWithPriority", &s, 1u, 0);  // not blocked by the default stream
   return s;
 }
+// As the driver has it: no attributes.
+struct LaunchConfig {
+  unsigned grid, gridY = 1, gridZ = 1, block, blockY = 1, blockZ = 1, shared = 0;
+  Handle stream;
+  void* attributes = nullptr;
+  unsigned count = 0;
+};
 template <class Args>
 void launch(Handle function, unsigned grid, unsigned block, Handle on, const Args& args) {
   size_t bytes = sizeof args;
   void* extra[] = {reinterpret_cast<void*>(1), const_cast<Args*>(&args), reinterpret_cast<void*>(2), &bytes, nullptr};
-  call("cuLaunchKernel", function, grid, 1u, 1u, block, 1u, 1u, 0u, on, static_cast<void**>(nullptr), static_cast<void**>(extra));
+  LaunchConfig config;
+  config.grid = grid, config.block = block, config.stream = on;
+  call("cuLaunchKernelEx", static_cast<const LaunchConfig*>(&config), function, static_cast<void**>(nullptr), static_cast<void**>(extra));
 }
 inline void wait(Handle s) { call("cuStreamSynchronize", s); }
 

@@ -45,7 +45,7 @@ struct Fifo : FifoHandle {
     const uint32_t* failed = error;
     bool dead = false;
     uint64_t last = 0;
-    const bool ok = MSCCLPP_ACQUIRED(wait_until(control, WaitSite{kernel, 0, 0, position + 1}, [&](uint64_t& seen) {
+    const bool ok = MSCCLPP_ACQUIRED(wait_until(control, WaitSite{kernel, 0, kNoRank, position + 1}, [&](uint64_t& seen) {
       last = seen = MSCCLPP_POLL(word);
       dead = load_relaxed(failed) != 0;
       return seen > position || dead;

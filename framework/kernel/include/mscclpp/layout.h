@@ -27,7 +27,9 @@ struct WaitControl {
   uint64_t seen;      // report: count or flag last read
   uint64_t deadline;  // nanoseconds a wait may take; 0: no limit
   uint64_t spin_ns;   // host only: polling before a wait yields; 0: default, 1: yield at once
-  uint8_t reserved1[72];
+  uint8_t reserved1[8];
+  uint32_t waiting;   // 1 + the rank that a long wait waits for, each time that it looks at these words; the host clears it
+  uint8_t reserved2[60];
 };
 static_assert(sizeof(WaitControl) == 128, "layout");
 

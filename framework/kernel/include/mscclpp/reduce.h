@@ -151,9 +151,11 @@ MSCCLPP_DEVICE void reduce_n(void* out, const Inputs& inputs, uint32_t n, size_t
   check::point();
 #endif
 #if !MSCCLPP_TARGET_CPU
-  // Two copies of the loop: sums, which have to be fast, and all else.
+  // Copies of the loop: sums, which have to be fast, min and max of types whose pairs are compared, and all else.
   if (r.op == kSum) {
     detail::reduce_op<T, kSum>(out, inputs, n, count, r, tid, nthreads);
+  } else if (detail::Pairs<T>::kCompared && (r.op == kMin || r.op == kMax)) {
+    detail::reduce_op<T, detail::Pairs<T>::kCompared ? detail::kMinOrMax : detail::kAnyOp>(out, inputs, n, count, r, tid, nthreads);
   } else {
     detail::reduce_op<T, detail::kAnyOp>(out, inputs, n, count, r, tid, nthreads);
   }

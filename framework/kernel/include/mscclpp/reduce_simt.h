@@ -45,6 +45,57 @@ MSCCLPP_DEVICE void store_element(char* p, T v) {
   for (uint32_t i = 0; i < sizeof(T); ++i) p[i] = static_cast<char>(bytes.b[i]);
 }
 
+// Two elements of 16 bits in a word, which NVIDIA GPUs compare at once. A
+// comparison gives a mask: all bits of each half for which it holds.
+template <class T>
+struct Pairs {
+  static constexpr bool kCompared = false;
+  MSCCLPP_DEVICE static uint32_t less(uint32_t, uint32_t) { return 0; }
+  MSCCLPP_DEVICE static uint32_t nan(uint32_t) { return 0; }
+};
+#if MSCCLPP_TARGET_CUDA
+template <>
+struct Pairs<f16> {
+  static constexpr bool kCompared = true;
+  MSCCLPP_DEVICE static uint32_t less(uint32_t a, uint32_t b) {
+    uint32_t mask;
+    asm("set.lt.u32.f16x2 %0, %1, %2;" : "=r"(mask) : "r"(a), "r"(b));
+    return mask;
+  }
+  MSCCLPP_DEVICE static uint32_t nan(uint32_t a) {
+    uint32_t mask;
+    asm("set.nan.u32.f16x2 %0, %1, %1;" : "=r"(mask) : "r"(a));
+    return mask;
+  }
+};
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+template <>
+struct Pairs<bf16> {
+  static constexpr bool kCompared = true;
+  MSCCLPP_DEVICE static uint32_t less(uint32_t a, uint32_t b) {
+    uint32_t mask;
+    asm("set.lt.u32.bf16x2 %0, %1, %2;" : "=r"(mask) : "r"(a), "r"(b));
+    return mask;
+  }
+  MSCCLPP_DEVICE static uint32_t nan(uint32_t a) {
+    uint32_t mask;
+    asm("set.nan.u32.bf16x2 %0, %1, %1;" : "=r"(mask) : "r"(a));
+    return mask;
+  }
+};
+#endif
+#endif
+
+// Stands for kMin and kMax in a template, where a type's pairs are compared.
+constexpr ReduceOp kMinOrMax = static_cast<ReduceOp>(kReduceOps + 1);
+
+// larger is apply<kMax> for pairs.
+template <class T>
+MSCCLPP_DEVICE uint32_t larger_pair(uint32_t a, uint32_t b) {
+  const uint32_t second = Pairs<T>::less(a, b) | Pairs<T>::nan(a);
+  return (b & second) | (a & ~second);
+}
+
 // Elements that one 16-byte word of each input gives, reduced.
 template <class T, ReduceOp Op>
 struct LaneSum {
@@ -76,6 +127,34 @@ struct LaneSum {
     return out;
   }
 };
+
+// The smallest value is the largest with other signs.
+template <class T>
+struct LaneSum<T, kMinOrMax> {
+  static constexpr uint32_t kBatch = 4;
+  struct Words { uint32_t w[4]; };
+  Words acc;
+
+  MSCCLPP_DEVICE static uint32_t signs(ReduceOp op) { return op == kMin ? 0x80008000u : 0; }
+  MSCCLPP_DEVICE void first(const Lanes<T>& v, const Scalars<Accumulator<T>>& s) {
+    acc = __builtin_bit_cast(Words, v);
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < 4; ++k) acc.w[k] ^= signs(s.op);
+  }
+  MSCCLPP_DEVICE void next(const Lanes<T>& v, const Scalars<Accumulator<T>>& s, uint32_t) {
+    const Words x = __builtin_bit_cast(Words, v);
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < 4; ++k) acc.w[k] = larger_pair<T>(acc.w[k], x.w[k] ^ signs(s.op));
+  }
+  MSCCLPP_DEVICE Lanes<T> last(const Scalars<Accumulator<T>>& s) {
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < 4; ++k) acc.w[k] ^= signs(s.op);
+    return __builtin_bit_cast(Lanes<T>, acc);
+  }
+};
+
+// The operation of elements that no word has, where words have kMinOrMax.
+template <ReduceOp Op> constexpr ReduceOp kOfElements = Op == kMinOrMax ? kAnyOp : Op;
 
 template <class T, ReduceOp Op, class Inputs>
 MSCCLPP_DEVICE T reduce_element(const Inputs& inputs, uint32_t n, size_t at, const Scalars<Accumulator<T>>& s) {
@@ -121,7 +200,7 @@ MSCCLPP_DEVICE void reduce_op(void* out, const Inputs& inputs, uint32_t n, size_
     }
   }
   for (size_t e = words * Lanes<T>::kCount + tid; e < count; e += nthreads) {
-    store_element<T>(to + e * sizeof(T), reduce_element<T, Op>(inputs, n, e * sizeof(T), s));
+    store_element<T>(to + e * sizeof(T), reduce_element<T, kOfElements<Op>>(inputs, n, e * sizeof(T), s));
   }
 }
 

@@ -25,6 +25,9 @@ namespace mscclpp {
 // of the work undone without a report.
 constexpr uint32_t kNoReport = 0xffffffffu;
 
+// The rank of waits for something of the rank itself, such as room in a ring.
+constexpr uint32_t kNoRank = 0xffffffffu;
+
 // The object of a wait, for the report. left is null, or a word in memory of the device, zero at first, in which the
 // waits of a rank record that one of them was left.
 struct WaitSite {
@@ -63,6 +66,11 @@ MSCCLPP_DEVICE bool must_leave(const WaitControl* c, uint32_t channel) {
 // After how many nanoseconds a wait has to end by itself; 0: never.
 MSCCLPP_DEVICE uint64_t limit_of(const WaitControl* c, uint32_t channel) {
   return alone(channel) ? load_relaxed(&c->deadline) : 0;
+}
+
+// tell has the host know whom a long wait waits for. Waits for other ranks write the same word, so the host sees one of them.
+MSCCLPP_DEVICE void tell(WaitControl* c, const WaitSite& site) {
+  if (alone(site.channel)) store_relaxed(&c->waiting, site.peer + 1);
 }
 
 // The words are memory of the host, where atomic operations of most devices are atomic among their own only.
@@ -173,6 +181,7 @@ MSCCLPP_DEVICE bool wait_patient(WaitControl* c, const WaitSite& site, F& ready,
       report(c, site, seen);
       return false;
     }
+    tell(c, site);
   }
 }
 #endif
@@ -207,6 +216,7 @@ __attribute__((noinline)) bool wait_slow(WaitControl* c, const WaitSite& site, F
         struct timespec t = {0, static_cast<long>(nap)};
         nanosleep(&t, nullptr);
         nap = nap < kNapMost / 2 ? nap * 2 : kNapMost;
+        if (c != nullptr) tell(c, site);
       }
     }
     waited = now_ns() - start;
@@ -279,7 +289,10 @@ uint64_t look(WaitControl* c, uint64_t start, uint32_t polls, uint32_t kernel, u
     if (start == 0) start = now;
     leave = leave || now - start > limit;
   }
-  if (!leave) return start;
+  if (!leave) {
+    tell(c, WaitSite{kernel, channel, peer, expected, left});
+    return start;
+  }
   remember(left);
   report(c, WaitSite{kernel, channel, peer, expected, left}, 0);
   return kLeave;

@@ -297,6 +297,23 @@ void compare_floats(Forms& f, const std::string& name) {
   f["setp." + name + ".f32"] = {binary<float, F>, Kind::kPlain, Type::kF32, Type::kF32};
   f["setp." + name + ".f64"] = {binary<double, F>, Kind::kPlain, Type::kF64, Type::kF64};
 }
+// Pairs of small floats, compared half by half: a mask.
+template <double (*kValue)(uint32_t), class F>
+void pairs(Warp& w, const Instruction& i, uint32_t lanes) {
+  const Source a = source(w, i.a), b = source(w, i.b);
+  const uint32_t u = undefined(w, i.a) | undefined(w, i.b);
+  uint64_t* d = target(w, i.d);
+  const auto half = [](uint64_t v, int k) { return kValue(static_cast<uint32_t>(v >> 16 * k) & 0xffff); };
+  each_lane(lanes, [&](uint32_t l) {
+    d[l] = (F::of(half(a[l], 0), half(b[l], 0)) ? 0xffffull : 0) | (F::of(half(a[l], 1), half(b[l], 1)) ? 0xffff0000ull : 0);
+  });
+  define(w, i.d, lanes, u);
+}
+template <class F>
+void compare_pairs(Forms& f, const std::string& name) {
+  f["set." + name + ".u32.f16x2"] = {pairs<half_value, F>, Kind::kPlain, Type::kU32, Type::kF16x2};
+  f["set." + name + ".u32.bf16x2"] = {pairs<bfloat_value, F>, Kind::kPlain, Type::kU32, Type::kBf16x2};
+}
 template <class F>
 void compare_bits(Forms& f, const std::string& name) {
   f["setp." + name + ".b16"] = {binary<uint16_t, F>, Kind::kPlain, Type::kB16, Type::kB16};
@@ -363,6 +380,7 @@ void add_operations(Forms* forms) {
   compare_floats<Gt>(f, "gt"), compare_floats<Ge>(f, "ge"), compare_floats<Equ>(f, "equ"), compare_floats<Neu>(f, "neu");
   compare_floats<Ltu>(f, "ltu"), compare_floats<Leu>(f, "leu"), compare_floats<Gtu>(f, "gtu"), compare_floats<Geu>(f, "geu");
   compare_floats<Nan>(f, "nan"), compare_floats<Num>(f, "num");
+  compare_pairs<Lt>(f, "lt"), compare_pairs<Nan>(f, "nan");
   put(f, "mov.pred", unary<bool, Same>);
   for (const char* t : {"mov.b16", "mov.u16"}) put(f, t, unary<uint16_t, Same>);
   for (const char* t : {"mov.b32", "mov.u32", "mov.f32"}) put(f, t, unary<uint32_t, Same>);
