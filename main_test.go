@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,9 @@ import (
 const childMode = "MSCCLPP_ROOT_TEST"
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == slowName {
+		serveSlowly()
+	}
 	if mode := os.Getenv(childMode); mode != "" {
 		os.Unsetenv(childMode) // it is not an option of ours
 		os.Exit(child(mode))

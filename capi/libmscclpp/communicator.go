@@ -252,7 +252,7 @@ func (c *communicator) destroy(cause error, aborted bool) error {
 		}
 		return closeLog(c.log)
 	}
-	return errors.Join(failed, p.calls.Close(), p.world.Close(), p.job.release(aborted))
+	return errors.Join(p.job.Released(errors.Join(failed, p.calls.Close(), p.world.Close())), p.job.release(aborted))
 }
 
 // announceTime is how long abort waits for the announcement to the other ranks.

@@ -56,6 +56,7 @@ type Job struct {
 	// Collectives are the options of Comm; communicators that are split off have the same.
 	Collectives collectives.Options
 
+	log        *slog.Logger
 	plans      []*schema.Plan
 	transports []*Opened
 	watched    context.CancelFunc
@@ -64,7 +65,7 @@ type Job struct {
 // Start puts a job together. It is collective. After an error nothing is left of the job,
 // and the other ranks know.
 func Start(ctx context.Context, p Plan) (*Job, error) {
-	j := &Job{}
+	j := &Job{log: p.Log}
 	own := *p.Config // jobs of one process may have the configuration in common
 	p.Config = &own
 	if err := j.start(ctx, &p); err != nil {
@@ -235,7 +236,7 @@ func (j *Job) joinHosts(ctx context.Context, p *Plan) error {
 }
 
 // CloseComm closes the communicator and its collectives. The parts that Close closes may still be in
-// use by communicators that were split off.
+// use by communicators that were split off. A plugin that takes too long is no error.
 func (j *Job) CloseComm() error {
 	var all []error
 	j.Observer.OnDump(nil) // the communicator is about to go
@@ -245,7 +246,7 @@ func (j *Job) CloseComm() error {
 	if j.World != nil {
 		all = append(all, j.World.Close())
 	}
-	return errors.Join(all...)
+	return j.Released(errors.Join(all...))
 }
 
 // Close closes transports and device, and leaves the other ranks: with a goodbye if leave
@@ -254,7 +255,7 @@ func (j *Job) CloseComm() error {
 func (j *Job) Close(leave bool) error {
 	var all []error
 	if j.World != nil {
-		all = append(all, j.World.CloseSplits())
+		all = append(all, j.Released(j.World.CloseSplits()))
 	}
 	for _, t := range j.transports {
 		all = append(all, t.Close())
