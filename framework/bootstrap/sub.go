@@ -29,7 +29,7 @@ type sub struct {
 	ranks   []int // group rank -> parent rank
 	me      int
 	index   map[int]int    // parent rank -> group rank
-	lonely  *failure.State // when the parent cannot tell of failures
+	fate    *failure.State // the parent keeps it as long as the group does; if it cannot tell of failures, it is alone
 
 	once sync.Once
 	err  error // of the group, translated
@@ -64,9 +64,9 @@ func Sub(b framework.Bootstrap, ranks []int, base framework.Tag) framework.Boots
 			s.me = i
 		}
 	}
-	s.lonely = failure.New()
+	s.fate = failure.New()
 	if m, ok := s.parent.(member); ok {
-		s.member = m
+		s.member, s.fate = m, m.group(s.key)
 	} else {
 		s.watcher, _ = s.parent.(Watcher)
 	}
@@ -124,7 +124,7 @@ func (s *sub) within(ctx context.Context, op string, peer int, f func(ctx contex
 	if err := s.Err(); err != nil {
 		return failure.Op(op, peer, err)
 	}
-	ctx, stop := s.fate().Until(ctx, parent, lastWords)
+	ctx, stop := s.fate.Until(ctx, parent, lastWords)
 	defer stop()
 	until := ctx
 	ctx, cancel := context.WithCancel(ctx)
@@ -169,22 +169,15 @@ func (s *sub) translate(err error) error {
 	return &out
 }
 
-func (s *sub) fate() *failure.State {
-	if s.member != nil {
-		return s.member.group(s.key)
-	}
-	return s.lonely
-}
-
 func (s *sub) Failed() <-chan struct{} {
 	if s.watcher != nil {
 		return s.watcher.Failed()
 	}
-	return s.fate().Done()
+	return s.fate.Done()
 }
 
 func (s *sub) Err() error {
-	err := s.fate().Cause()
+	err := s.fate.Cause()
 	if s.watcher != nil {
 		err = s.watcher.Err()
 	}
@@ -208,7 +201,7 @@ func (s *sub) Announce(cause error) {
 	case s.watcher != nil:
 		s.watcher.Announce(cause)
 	default:
-		s.lonely.Fail(cause)
+		s.fate.Fail(cause)
 	}
 }
 
@@ -223,7 +216,7 @@ func (s *sub) Depart(cause error) {
 
 // Departed implements Leaver.
 func (s *sub) Departed() (rank int, why error) {
-	if rank, why = s.fate().Departed(); rank == framework.NoPeer {
+	if rank, why = s.fate.Departed(); rank == framework.NoPeer {
 		return rank, nil
 	}
 	why = s.translate(why)

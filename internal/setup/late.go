@@ -18,7 +18,7 @@ func (j *Job) Released(err error) error {
 		j.log.Warn("what a plugin has is left to its end, which is not waited for", "reason", err)
 		return nil
 	}
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // the outermost error only
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || reflect.TypeOf(err) != reflect.TypeOf(errors.Join(err)) {
 		return err
 	}

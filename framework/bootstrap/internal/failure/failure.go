@@ -4,8 +4,10 @@ package failure
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -20,6 +22,7 @@ type State struct {
 	err      error
 	done     chan struct{}
 	departed map[int]*departure
+	keep     func() // of a group: has the state live on
 }
 
 // departure is that of one member: from when it has left, or somebody waits for that.
@@ -43,14 +46,15 @@ func (f *State) departure(rank int) *departure {
 // Depart records that a member has left, and the others go on. It reports whether that was news.
 func (f *State) Depart(rank int, why error) bool {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	p := f.departure(rank)
-	if p.why != nil {
-		return false
+	first := p.why == nil
+	if first {
+		p.why = why
+		close(p.gone)
 	}
-	p.why = why
-	close(p.gone)
-	return true
+	f.mu.Unlock()
+	f.noted(first)
+	return first
 }
 
 // Departed returns the first rank, by number, that has left, and why; or framework.NoPeer.
@@ -109,13 +113,21 @@ func (f *State) Done() <-chan struct{} { return f.done }
 // Fail records the first cause and reports whether it was the first.
 func (f *State) Fail(err error) bool {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.err != nil {
-		return false
+	first := f.err == nil
+	if first {
+		f.err = err
+		close(f.done)
 	}
-	f.err = err
-	close(f.done)
-	return true
+	f.mu.Unlock()
+	f.noted(first)
+	return first
+}
+
+// noted has the state of a group with news kept. No lock is held: Set has one of its own.
+func (f *State) noted(news bool) {
+	if news && f.keep != nil {
+		f.keep()
+	}
 }
 
 // Cause returns why the job has ended; nil if it has not.
@@ -130,31 +142,61 @@ func (f *State) Cause() error {
 type Set struct {
 	Job    *State
 	mu     sync.Mutex
-	groups map[uint64]*State
+	groups map[uint64]group
+}
+
+// group is the state of a group. That of one with news is kept. All others live as long as something uses them, for a
+// job may make and close groups without end, and a new state is as good as one that nothing waits for.
+type group struct {
+	state weak.Pointer[State]
+	kept  *State
 }
 
 // NewSet returns the states of a job that goes on.
 func NewSet() *Set {
-	return &Set{Job: New(), groups: map[uint64]*State{}}
+	return &Set{Job: New(), groups: map[uint64]group{}}
 }
 
-// Group returns the state of one group; key 0 is the job. A group may have failed
-// before this rank made it: an announcement can overtake the call to Sub.
+// Group returns the state of one group, which the caller keeps for as long as it needs it; key 0 is the job. A group
+// may have failed before this rank made it: an announcement can overtake the call to Sub.
 func (f *Set) Group(key uint64) *State {
 	if key == 0 {
 		return f.Job
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	g := f.groups[key]
+	g := f.groups[key].state.Value()
 	if g == nil {
 		g = New()
-		f.groups[key] = g
 		if err := f.Job.Cause(); err != nil {
 			g.Fail(err)
 		}
+		g.keep = func() { f.keep(key, g) }
+		f.groups[key] = group{state: weak.Make(g)}
+		runtime.AddCleanup(g, f.forget, forgotten{key, weak.Make(g)})
 	}
 	return g
+}
+
+// keep has the state of a group live on, for whoever makes the group later.
+func (f *Set) keep(key uint64, g *State) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.groups[key] = group{weak.Make(g), g}
+}
+
+// forgotten is a state that is gone.
+type forgotten struct {
+	key   uint64
+	state weak.Pointer[State]
+}
+
+func (f *Set) forget(x forgotten) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.groups[x.key].state == x.state { // else there is a new one
+		delete(f.groups, x.key)
+	}
 }
 
 // Fail ends a group, or with key 0 the job and all groups.
@@ -163,11 +205,20 @@ func (f *Set) Fail(key uint64, err error) bool {
 		return false
 	}
 	if key == 0 {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		for _, g := range f.groups {
+		for _, g := range f.all() {
 			g.Fail(err)
 		}
 	}
 	return true
+}
+
+func (f *Set) all() (states []*State) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, g := range f.groups {
+		if s := g.state.Value(); s != nil {
+			states = append(states, s)
+		}
+	}
+	return states
 }
