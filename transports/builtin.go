@@ -14,6 +14,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/transports/nvls"
 	"github.com/mscclpp-go/mscclpp/transports/shm"
 	"github.com/mscclpp-go/mscclpp/transports/tcp"
+	"github.com/mscclpp-go/mscclpp/transports/xgmi"
 )
 
 // BuiltIn is a transport of this module.
@@ -28,6 +29,7 @@ var List = []BuiltIn{
 	entry(shm.Name, shm.New),
 	entry(cudaipc.Name, cudaipc.New),
 	entry(nvls.Name, nvls.New),
+	entry(xgmi.Name, xgmi.New),
 	entry(ibhost.Name, ibhost.New),
 	entry(ibnonatomic.Name, ibnonatomic.New),
 	entry(tcp.Name, tcp.New),

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/transports/internal/gpulink"
 )
 
 // Config holds the transport's options. Take Defaults and change what matters.
@@ -18,34 +19,15 @@ type Config struct {
 var shareKinds = []framework.ShareKind{framework.ShareVMM, framework.ShareFabric, framework.ShareLegacyIPC, framework.ShareMemFD}
 
 // Defaults are the values of a Config without settings of the user.
-func (Config) Defaults() Config {
-	c := Config{}
-	for _, k := range shareKinds {
-		c.Shares = append(c.Shares, string(k))
-	}
-	return c
-}
+func (Config) Defaults() Config { return Config{Shares: gpulink.Names(shareKinds)} }
 
 // Validate says what is wrong with a Config.
 func (c Config) Validate() error {
-	if len(c.Shares) == 0 {
-		return framework.BadOption("shares", "shares: the list is empty: expected some of %v", shareKinds)
+	if err := gpulink.CheckShares(c.Shares, shareKinds); err != nil {
+		return err
 	}
-	for i, s := range c.Shares {
-		if !slices.Contains(shareKinds, framework.ShareKind(s)) {
-			return framework.BadOption("shares", "shares: %q: expected some of %v", s, shareKinds)
-		}
-		if slices.Contains(c.Shares[:i], s) {
-			return framework.BadOption("shares", "shares: %q is listed twice", s)
-		}
-	}
-	if c.Fabric && !c.uses(framework.ShareFabric) {
+	if c.Fabric && !slices.Contains(c.Shares, string(framework.ShareFabric)) {
 		return framework.BadOption("fabric", "fabric is on, and shares %v leave out fabric", c.Shares)
 	}
 	return nil
 }
-
-func (c Config) uses(k framework.ShareKind) bool { return slices.Contains(c.Shares, string(k)) }
-
-// order is the place of a kind in the list of preferences.
-func (c Config) order(k framework.ShareKind) int { return slices.Index(c.Shares, string(k)) }

@@ -17,12 +17,12 @@ import (
 
 // Every kernel that is claimed is in every image in which it is looked for.
 func TestClaimsMatchImages(t *testing.T) {
-	tr := transport(t, noDriver)
+	tr := open(t)
 	d := must[framework.Description](t)(tr.Describe(bound(t)))
 	entry := regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)
 	for _, info := range d.Images {
-		if !slices.Contains(archs, info.Arch) || info.ABI != kernel.ABI || info.SHA256 == "" {
-			t.Errorf("%+v: want an image of %v with a checksum", info, archs)
+		if !slices.Contains(nvidia.Archs, info.Arch) || info.ABI != kernel.ABI || info.SHA256 == "" {
+			t.Errorf("%+v: want an image of %v with a checksum", info, nvidia.Archs)
 		}
 		data := must[[]byte](t)(tr.Image(bound(t), info.ID))
 		if uint64(len(data)) != info.Bytes || !strings.Contains(string(data), ".target "+info.Arch+"\n") {
@@ -43,7 +43,7 @@ func TestClaimsMatchImages(t *testing.T) {
 // The list has what a job cannot do without, and nothing over channels that the
 // transport has not.
 func TestKernels(t *testing.T) {
-	d := must[framework.Description](t)(transport(t, noDriver).Describe(bound(t)))
+	d := must[framework.Description](t)(open(t).Describe(bound(t)))
 	byName := map[string]framework.KernelInfo{}
 	for _, k := range d.Kernels {
 		byName[k.Collective+"/"+k.Algorithm] = k
@@ -86,34 +86,8 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// A kernel that some architecture lacks for a type is not offered for it.
-func TestListOfKernels(t *testing.T) {
-	img := func(arch, family, typ string, threads int, symbols ...string) image {
-		return image{framework.ImageInfo{Arch: arch, Family: family, Type: typ}, symbols, threads}
-	}
-	got := list([]image{
-		img("sm_90", "reduce", "f32", 512, "mscclpp_allreduce_new_one", "mscclpp_allreduce_ring", "mscclpp_allreduce_switch", "other"),
-		img("sm_80", "reduce", "f32", 256, "mscclpp_allreduce_ring", "mscclpp_allreduce_switch", "mscclpp_x"),
-		img("sm_90", "reduce", "f16", 512, "mscclpp_allreduce_new_one", "mscclpp_allreduce_ring"),
-		img("sm_80", "reduce", "f16", 256, "mscclpp_allreduce_new_one"),
-		img("sm_90", "move", "", 0, "mscclpp_allgather_a", "mscclpp_allgather_b"),
-		img("sm_80", "move", "", 0, "mscclpp_allgather_a"),
-	})
-	types := map[string][]string{}
-	for _, k := range got {
-		types[k.Collective+"/"+k.Algorithm] = k.Types
-		if want := map[string]int{"reduce": 256}[k.Family]; k.MaxThreads != want {
-			t.Errorf("%s: blocks of %d, want %d", k.Symbol, k.MaxThreads, want)
-		}
-	}
-	if len(got) != 3 || !slices.Equal(types["allreduce/new_one"], []string{"f16"}) || !slices.Equal(types["allreduce/ring"], []string{"f32"}) ||
-		len(types["allgather/a"]) != int(kernel.DataTypes) {
-		t.Errorf("%v", types)
-	}
-}
-
 func TestImageRefuses(t *testing.T) {
-	tr := transport(t, noDriver)
+	tr := open(t)
 	for _, id := range []string{"", "no-such-image", "../move-sm_90", "move-gfx942"} {
 		if _, err := tr.Image(bound(t), id); !errors.Is(err, framework.ErrInvalid) {
 			t.Errorf("%q: %v: want ErrInvalid", id, err)

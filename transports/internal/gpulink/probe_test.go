@@ -1,4 +1,4 @@
-package cudaipc
+package gpulink
 
 import (
 	"context"
@@ -108,7 +108,7 @@ func TestProbeWithoutDriver(t *testing.T) {
 }
 
 func TestProbeRequiringNVLink(t *testing.T) {
-	strict := func(c *Config) { c.RequireNVLink = true }
+	strict := func(c *Options) { c.RequireLinks = true }
 	for machine, want := range map[string]bool{"h200": true, "a10": false} {
 		live := must[framework.Live](t)(transport(t, recorded(t, machine), strict).Probe(bound(t), framework.Facts{}))
 		if live.Available != want || want == (live.Reason != "") {
@@ -146,10 +146,10 @@ func TestRankThatHasAGPU(t *testing.T) {
 	}
 	c := config(framework.KindMemory, 0, 0, 1)
 	c.Facts = facts
-	if got := must[address](t)(decodeAddress(listen(t, tr, c).Address.Data)).gpu; got != (identity{pci: "0000:19:00.0"}) {
+	if got := must[address](t)(decodeAddress(head, listen(t, tr, c).Address.Data)).gpu; got != (identity{pci: "0000:19:00.0"}) {
 		t.Errorf("the address says %+v", got)
 	}
-	strict := transport(t, noDriver, func(c *Config) { c.RequireNVLink = true })
+	strict := transport(t, noDriver, func(c *Options) { c.RequireLinks = true })
 	if live := must[framework.Live](t)(strict.Probe(bound(t), facts)); live.Available {
 		t.Error("with require_nvlink the transport takes a GPU without known links")
 	}

@@ -1,4 +1,4 @@
-package cudaipc
+package gpulink
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package cudaipc
+package gpulink
 
 import (
 	"context"
@@ -17,19 +17,20 @@ func (t *Transport) Probe(ctx context.Context, f framework.Facts) (framework.Liv
 	gpus, err := t.machine.all(ctx)
 	if unavailable(err) {
 		reason := strings.TrimPrefix(err.Error(), framework.ErrUnavailable.Error()+": ")
-		reported := reportedIdentity(f)
-		if reported == (identity{}) || t.config.RequireNVLink {
+		reported := t.maker.reportedIdentity(f)
+		if reported == (identity{}) || t.config.RequireLinks {
 			return framework.Live{Reason: reason}, nil
 		}
 		return framework.Live{Available: true, Facts: map[string]string{"devices": reported.String(), "peer access": "unknown: " + reason}}, nil
 	}
 	if err != nil {
-		return framework.Live{}, failure("probe", err)
+		return framework.Live{}, t.failure("probe", err)
 	}
+	key := t.maker.linkKey()
 	facts := map[string]string{
 		"devices":     names(gpus),
 		"peer access": access(gpus),
-		"nvlink":      links(gpus),
+		key:           links(gpus),
 	}
 	if f := gpus[0].Fabric; f != nil {
 		facts["fabric"] = f.State
@@ -37,16 +38,16 @@ func (t *Transport) Probe(ctx context.Context, f framework.Facts) (framework.Liv
 			facts["fabric"] += " " + token
 		}
 	}
-	live := framework.Live{Available: true, Facts: facts, WholeLines: wholeLines(gpus)}
-	if reported := reportedIdentity(f); reported != (identity{}) {
+	live := framework.Live{Available: true, Facts: facts, WholeLines: t.maker.WholeLines && wholeLines(gpus)}
+	if reported := t.maker.reportedIdentity(f); reported != (identity{}) {
 		if own, ok := reported.among(gpus); ok {
 			live.LinksKnown, live.Links = true, own.Pairs(gpus)
-			facts["nvlink of this GPU"] = topo.FormatPairs(live.Links)
+			facts[key+" of this GPU"] = topo.FormatPairs(live.Links)
 		}
 	}
-	if t.config.RequireNVLink && facts["nvlink"] == "none" && len(gpus) > 1 {
+	if t.config.RequireLinks && facts[key] == "none" && len(gpus) > 1 {
 		live.Available = false
-		live.Reason = fmt.Sprintf("require_nvlink is on, and the %d GPUs have no NVLink between them", len(gpus))
+		live.Reason = fmt.Sprintf("require_%s is on, and the %d GPUs have no %s between them", key, len(gpus), t.maker.Link)
 	}
 	return live, nil
 }
@@ -103,7 +104,7 @@ func access(gpus []topo.GPU) string {
 	return "all pairs"
 }
 
-// links sums up the NVLinks between GPUs.
+// links sums up the links between GPUs.
 func links(gpus []topo.GPU) string {
 	least, most, switched := -1, 0, false
 	each(gpus, func(a, b topo.GPU) {
@@ -127,7 +128,7 @@ func links(gpus []topo.GPU) string {
 	return text
 }
 
-// wholeLines reports whether all pairs are joined by NVLink, which carries stores of 128 bytes whole. A GPU may be
+// wholeLines reports whether all pairs are joined by links, which carry stores of 128 bytes whole. A GPU may be
 // alone here and have peers all the same, so no pair is no answer.
 func wholeLines(gpus []topo.GPU) bool {
 	whole := len(gpus) > 1

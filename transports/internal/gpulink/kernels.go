@@ -1,4 +1,4 @@
-package cudaipc
+package gpulink
 
 import (
 	"slices"
@@ -6,14 +6,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/kernellist"
 )
-
-// archs are those of the images that are offered, best first. Newer GPUs compile
-// them for themselves.
-var archs = []string{"sm_90", "sm_80"}
-
-// elsewhere are algorithms over channels that this transport has not. Everything
-// else in the images is offered: an algorithm that is added there is offered here.
-var elsewhere = []string{"switch"}
 
 // image is one that is offered, with its entry points.
 type image struct {
@@ -23,8 +15,10 @@ type image struct {
 }
 
 // list derives the kernels from the images: mscclpp_COLLECTIVE_ALGORITHM. One is
-// offered for the types for which every architecture has it.
-func list(images []image) []framework.KernelInfo {
+// offered for the types for which every architecture has it. Everything in the images is
+// offered but what runs over channels that the transport has not: an algorithm that is
+// added there is offered here.
+func list(m *Maker, images []image) []framework.KernelInfo {
 	var out []framework.KernelInfo
 	for _, family := range familiesOf(images) {
 		if family == kernellist.Actor {
@@ -33,7 +27,7 @@ func list(images []image) []framework.KernelInfo {
 		}
 		for _, symbol := range symbolsOf(images, family) {
 			collective, algorithm, ok := kernellist.Names(symbol)
-			if !ok || slices.Contains(elsewhere, algorithm) {
+			if !ok || slices.Contains(m.Elsewhere, algorithm) {
 				continue
 			}
 			k := kernellist.Collective(family, collective, algorithm, framework.KindMemory)

@@ -1,4 +1,4 @@
-package cudaipc
+package gpulink
 
 import (
 	"context"
@@ -15,11 +15,11 @@ import (
 // writes its own memory without this transport.
 type registration struct{ offset, bytes uint64 }
 
-// Register takes memory of a CUDA device that others can map.
+// Register takes memory of a GPU that others can map.
 func (t *Transport) Register(ctx context.Context, seg framework.Segment) (framework.Registration, error) {
 	r, err := t.register(ctx, seg)
 	if err != nil {
-		return framework.Registration{}, failure("register", err)
+		return framework.Registration{}, t.failure("register", err)
 	}
 	return r, nil
 }
@@ -29,8 +29,8 @@ func (t *Transport) register(ctx context.Context, seg framework.Segment) (framew
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	if seg.Device.Type != deviceType {
-		return none, fmt.Errorf("%w: memory of %s: expected memory of a CUDA device", framework.ErrUnsupported, seg.Device)
+	if seg.Device.Type != t.maker.Device {
+		return none, fmt.Errorf("%w: memory of %s: expected memory of %s", framework.ErrUnsupported, seg.Device, t.maker.Memory)
 	}
 	if err := checkRange(seg.Offset, seg.Bytes); err != nil {
 		return none, err
@@ -51,7 +51,7 @@ func (t *Transport) register(ctx context.Context, seg framework.Segment) (framew
 	k := key{offset: seg.Offset, bytes: seg.Bytes, kinds: kindsOf(own)}
 	return framework.Registration{
 		ID:  t.made.Keep(&registration{seg.Offset, seg.Bytes}),
-		Key: framework.Parcel{Data: k.append(nil), Shares: own},
+		Key: framework.Parcel{Data: k.append(t.maker.Parcels, nil), Shares: own},
 	}, nil
 }
 
@@ -115,8 +115,8 @@ func nature(k framework.ShareKind) string {
 
 // openKey checks a peer's key against the shares that came with it. To another host
 // descriptors do not travel: there the shares without them have to be complete.
-func openKey(p framework.Parcel, remote bool) (key, error) {
-	k, err := decodeKey(p.Data)
+func (t *Transport) openKey(p framework.Parcel, remote bool) (key, error) {
+	k, err := decodeKey(t.maker.Parcels, p.Data)
 	if err != nil {
 		return k, err
 	}

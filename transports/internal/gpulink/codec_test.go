@@ -1,4 +1,4 @@
-package cudaipc
+package gpulink
 
 import (
 	"bytes"
@@ -20,12 +20,12 @@ var (
 
 func TestCodecRoundTrip(t *testing.T) {
 	for _, k := range []key{someKey, {bytes: maxBytes, offset: maxBytes, kinds: []framework.ShareKind{vmm}}} {
-		if got, err := decodeKey(k.append(nil)); err != nil || !reflect.DeepEqual(got, k) {
+		if got, err := decodeKey(head, k.append(head, nil)); err != nil || !reflect.DeepEqual(got, k) {
 			t.Errorf("%+v, %v: want %+v", got, err, k)
 		}
 	}
 	for _, a := range []address{someAddress, {Side: link.Side{Kind: framework.KindMemory}, host: strings.Repeat("x", maxText)}} {
-		if got, err := decodeAddress(a.append(nil)); err != nil || got != a {
+		if got, err := decodeAddress(head, a.append(head, nil)); err != nil || got != a {
 			t.Errorf("%+v, %v: want %+v", got, err, a)
 		}
 	}
@@ -34,7 +34,7 @@ func TestCodecRoundTrip(t *testing.T) {
 // Every cut, every byte too many and every field out of range is an error of the
 // peer.
 func TestCodecRefuses(t *testing.T) {
-	k, a := someKey.append(nil), someAddress.append(nil)
+	k, a := someKey.append(head, nil), someAddress.append(head, nil)
 	refused := func(what string, err error) {
 		t.Helper()
 		if framework.Class(err) != framework.ErrPeer {
@@ -43,13 +43,13 @@ func TestCodecRefuses(t *testing.T) {
 	}
 	for n := range len(k) + 2 {
 		if n != len(k) {
-			_, err := decodeKey(append(bytes.Clone(k), 2)[:min(n, len(k)+1)])
+			_, err := decodeKey(head, append(bytes.Clone(k), 2)[:min(n, len(k)+1)])
 			refused("a key that is cut or too long", err)
 		}
 	}
 	for n := range len(a) + 2 {
 		if n != len(a) {
-			_, err := decodeAddress(append(bytes.Clone(a), 0)[:min(n, len(a)+1)])
+			_, err := decodeAddress(head, append(bytes.Clone(a), 0)[:min(n, len(a)+1)])
 			refused("an address that is cut or too long", err)
 		}
 	}
@@ -60,24 +60,24 @@ func TestCodecRefuses(t *testing.T) {
 		"no shares": {bytes: 1},
 		"nine":      {bytes: 1, kinds: slicesOf(vmm, 9)},
 	} {
-		_, err := decodeKey(bad.append(nil))
+		_, err := decodeKey(head, bad.append(head, nil))
 		refused(name, err)
 	}
 	for _, code := range []byte{0, 6, 255} {
 		b := bytes.Clone(k)
 		b[len(b)-1] = code
-		_, err := decodeKey(b)
+		_, err := decodeKey(head, b)
 		refused("a kind that is unknown", err)
 	}
 	for i := range headBytes {
 		b := bytes.Clone(k)
 		b[i]++
-		_, err := decodeKey(b)
+		_, err := decodeKey(head, b)
 		refused("another head", err)
 	}
-	_, err := decodeKey(a)
+	_, err := decodeKey(head, a)
 	refused("an address as key", err)
-	_, err = decodeAddress(k)
+	_, err = decodeAddress(head, k)
 	refused("a key as address", err)
 }
 
@@ -99,33 +99,33 @@ func TestKeyAndShares(t *testing.T) {
 		"reversed": {good.Shares[1], good.Shares[0]},
 		"more":     append(good.Shares[:2:2], good.Shares[0]),
 	} {
-		if _, err := openKey(framework.Parcel{Data: good.Data, Shares: shares}, false); framework.Class(err) != framework.ErrPeer {
+		if _, err := tr.openKey(framework.Parcel{Data: good.Data, Shares: shares}, false); framework.Class(err) != framework.ErrPeer {
 			t.Errorf("%s: %v: want ErrPeer", name, err)
 		}
 	}
-	if _, err := openKey(good, false); err != nil {
+	if _, err := tr.openKey(good, false); err != nil {
 		t.Error(err)
 	}
-	if _, err := openKey(framework.Parcel{Data: good.Data, Shares: good.Shares[1:]}, true); err != nil {
+	if _, err := tr.openKey(framework.Parcel{Data: good.Data, Shares: good.Shares[1:]}, true); err != nil {
 		t.Errorf("from another host, without descriptors: %v", err)
 	}
 }
 
 func FuzzDecodeKey(f *testing.F) {
-	f.Add(someKey.append(nil))
+	f.Add(someKey.append(head, nil))
 	f.Add([]byte("MCIP"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if k, err := decodeKey(b); err == nil && !bytes.Equal(k.append(nil), b) {
+		if k, err := decodeKey(head, b); err == nil && !bytes.Equal(k.append(head, nil), b) {
 			t.Errorf("%x decodes to %+v, which encodes otherwise", b, k)
 		}
 	})
 }
 
 func FuzzDecodeAddress(f *testing.F) {
-	f.Add(someAddress.append(nil))
+	f.Add(someAddress.append(head, nil))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if a, err := decodeAddress(b); err == nil && !bytes.Equal(a.append(nil), b) {
+		if a, err := decodeAddress(head, b); err == nil && !bytes.Equal(a.append(head, nil), b) {
 			t.Errorf("%x decodes to %+v, which encodes otherwise", b, a)
 		}
 	})

@@ -1,4 +1,4 @@
-package cudaipc
+package gpulink
 
 import (
 	"context"
@@ -33,7 +33,7 @@ func must[T any](t testing.TB) func(v T, err error) T {
 }
 
 // recorded finds the GPUs of a recorded machine.
-func recorded(t testing.TB, machine string) finder {
+func recorded(t testing.TB, machine string) Finder {
 	t.Helper()
 	root := topo.Replay(string(source(t, "framework/topo/testdata/"+machine+".machine")))
 	return func(context.Context) ([]topo.GPU, error) {
@@ -48,10 +48,10 @@ func recorded(t testing.TB, machine string) finder {
 // source reads a file of the source tree, which test programs may have left behind.
 func source(t testing.TB, path string) []byte {
 	t.Helper()
-	if _, err := os.Stat("../../go.mod"); err != nil {
+	if _, err := os.Stat("../../../go.mod"); err != nil {
 		t.Skipf("needs the source tree: %v", err)
 	}
-	return must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(path))))
+	return must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "..", filepath.FromSlash(path))))
 }
 
 // noDriver gives the answer of a machine without GPUs.
@@ -59,13 +59,13 @@ func noDriver(context.Context) ([]topo.GPU, error) {
 	return nil, fmt.Errorf("%w: no NVIDIA driver: install it", framework.ErrUnavailable)
 }
 
-func transport(t testing.TB, find finder, change ...func(*Config)) *Transport {
+func transport(t testing.TB, find Finder, change ...func(*Options)) *Transport {
 	t.Helper()
-	c := Config{}.Defaults()
+	c := Options{Shares: everyShare}
 	for _, f := range change {
 		f(&c)
 	}
-	tr := must[*Transport](t)(newTransport(c, find))
+	tr := must[*Transport](t)(New(maker, c, find))
 	tr.machine.lookup = func(string) (string, bool) { return "", false }
 	return tr
 }
@@ -148,21 +148,21 @@ func TestDescribeNeedsNoGPU(t *testing.T) {
 // options, one of each kind.
 func TestRegisterOrders(t *testing.T) {
 	for _, c := range []struct {
-		change  func(*Config)
+		change  func(*Options)
 		offered []framework.ShareKind
 		want    []framework.ShareKind
 	}{
 		{nil, []framework.ShareKind{local, vmm}, []framework.ShareKind{local, vmm}},
 		{nil, []framework.ShareKind{legacy, dmaBuf, fabric, vmm, local, vmm}, []framework.ShareKind{local, vmm, fabric, legacy}},
-		{func(c *Config) { c.Shares = []string{"legacy-ipc", "vmm"} }, []framework.ShareKind{local, vmm, fabric, legacy}, []framework.ShareKind{local, legacy, vmm}},
+		{func(c *Options) { c.Shares = []string{"legacy-ipc", "vmm"} }, []framework.ShareKind{local, vmm, fabric, legacy}, []framework.ShareKind{local, legacy, vmm}},
 		{nil, []framework.ShareKind{hostFD}, []framework.ShareKind{hostFD}},
 	} {
 		if c.change == nil {
-			c.change = func(*Config) {}
+			c.change = func(*Options) {}
 		}
 		tr := transport(t, recorded(t, "h200"), c.change)
 		r := register(t, tr, c.offered...)
-		k := must[key](t)(decodeKey(r.Key.Data))
+		k := must[key](t)(decodeKey(head, r.Key.Data))
 		if !slices.Equal(kindsOf(r.Key.Shares), c.want) || !slices.Equal(k.kinds, c.want) || k.offset != 4096 || k.bytes != 8192 {
 			t.Errorf("%v: shares %v, key %+v: want %v", c.offered, kindsOf(r.Key.Shares), k, c.want)
 		}
@@ -225,21 +225,6 @@ func TestNothingIsHeld(t *testing.T) {
 	}
 	if after := count(); after > before { // fewer: the collector has closed what other tests left
 		t.Errorf("%d descriptors after 20 registrations: want at most %d", after, before)
-	}
-}
-
-func TestConfig(t *testing.T) {
-	for want, change := range map[string]func(*Config){
-		"the list is empty": func(c *Config) { c.Shares = nil },
-		`"carrier-pigeon"`:  func(c *Config) { c.Shares = []string{"vmm", "carrier-pigeon"} },
-		"listed twice":      func(c *Config) { c.Shares = []string{"vmm", "vmm"} },
-		"leave out fabric":  func(c *Config) { c.Shares, c.Fabric = []string{"vmm"}, true },
-	} {
-		c := Config{}.Defaults()
-		change(&c)
-		if _, err := New(c); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: want ErrInvalid with %q", err, want)
-		}
 	}
 }
 

@@ -1,4 +1,4 @@
-package cudaipc
+package gpulink
 
 import (
 	"encoding/binary"
@@ -23,9 +23,6 @@ const (
 	maxShares    = 8
 )
 
-// Since version 2 the digest of a link is the same as in other transports.
-var head = parcel.Head{Magic: [4]byte{'M', 'C', 'I', 'P'}, Version: 2, Transport: Name}
-
 // wireKinds number the kinds of share that a key can come with.
 var wireKinds = []framework.ShareKind{
 	1: framework.ShareLocal, 2: framework.ShareVMM, 3: framework.ShareFabric, 4: framework.ShareLegacyIPC, 5: framework.ShareMemFD,
@@ -38,7 +35,7 @@ type key struct {
 	kinds         []framework.ShareKind
 }
 
-func (k key) append(b []byte) []byte {
+func (k key) append(head parcel.Head, b []byte) []byte {
 	b = head.Append(b, typeKey)
 	b = binary.LittleEndian.AppendUint64(b, k.offset)
 	b = binary.LittleEndian.AppendUint64(b, k.bytes)
@@ -49,7 +46,7 @@ func (k key) append(b []byte) []byte {
 	return b
 }
 
-func decodeKey(b []byte) (key, error) {
+func decodeKey(head parcel.Head, b []byte) (key, error) {
 	if err := head.Check(b, typeKey, "key"); err != nil {
 		return key{}, err
 	}
@@ -88,10 +85,10 @@ type address struct {
 	instance instance
 	host     string
 	gpu      identity
-	fabric   string // token of the NVLink network that the GPU is in; "" for none
+	fabric   string // token of the network of links that the GPU is in; "" for none
 }
 
-func (a address) append(b []byte) []byte {
+func (a address) append(head parcel.Head, b []byte) []byte {
 	b = head.Append(b, typeAddress)
 	b = append(a.Side.Append(b), a.instance[:]...)
 	texts := a.texts()
@@ -108,7 +105,7 @@ func (a *address) texts() []*string {
 	return []*string{&a.host, &a.gpu.uuid, &a.gpu.pci, &a.gpu.name, &a.fabric}
 }
 
-func decodeAddress(b []byte) (address, error) {
+func decodeAddress(head parcel.Head, b []byte) (address, error) {
 	if err := head.Check(b, typeAddress, "address"); err != nil {
 		return address{}, err
 	}

@@ -1,4 +1,4 @@
-package cudaipc
+package gpulink
 
 import (
 	"context"
@@ -34,7 +34,7 @@ func (c *connection) remote() bool { return c.own.host != c.far.host }
 func (t *Transport) Listen(ctx context.Context, cfg framework.EndpointConfig) (framework.Endpoint, error) {
 	e, err := t.listen(ctx, cfg)
 	if err != nil {
-		return framework.Endpoint{}, failure("listen", err)
+		return framework.Endpoint{}, t.failure("listen", err)
 	}
 	return e, nil
 }
@@ -44,7 +44,7 @@ func (t *Transport) listen(ctx context.Context, cfg framework.EndpointConfig) (f
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	if err := checkConfig(cfg); err != nil {
+	if err := t.checkConfig(cfg); err != nil {
 		return none, err
 	}
 	g, id, err := t.machine.own(ctx, cfg.Device, cfg.Facts)
@@ -66,7 +66,7 @@ func (t *Transport) listen(ctx context.Context, cfg framework.EndpointConfig) (f
 		}
 	}
 	return framework.Endpoint{
-		ID: t.made.Keep(&endpoint{config: cfg, own: own}), Address: framework.Parcel{Data: own.append(nil)}, Reach: reach,
+		ID: t.made.Keep(&endpoint{config: cfg, own: own}), Address: framework.Parcel{Data: own.append(t.maker.Parcels, nil)}, Reach: reach,
 	}, nil
 }
 
@@ -79,12 +79,12 @@ func fabricToken(g topo.GPU) string {
 	return fmt.Sprintf("%s/%d", g.Fabric.Cluster, g.Fabric.Clique)
 }
 
-func checkConfig(cfg framework.EndpointConfig) error {
+func (t *Transport) checkConfig(cfg framework.EndpointConfig) error {
 	if cfg.Kind != framework.KindMemory && cfg.Kind != framework.KindPort {
 		return fmt.Errorf("%w: channels of %v", framework.ErrUnsupported, cfg.Kind)
 	}
-	if cfg.Device.Type != deviceType {
-		return fmt.Errorf("%w: kernels on %s: %s serves ranks whose kernels run on NVIDIA GPUs", framework.ErrUnsupported, cfg.Device, Name)
+	if cfg.Device.Type != t.maker.Device {
+		return fmt.Errorf("%w: kernels on %s: %s serves ranks whose kernels run on %s", framework.ErrUnsupported, cfg.Device, t.maker.name(), t.maker.GPUs)
 	}
 	return link.CheckRanks(cfg, 2)
 }
@@ -94,7 +94,7 @@ func checkConfig(cfg framework.EndpointConfig) error {
 func (t *Transport) Connect(ctx context.Context, local framework.ID, peers []framework.Peer) (framework.ID, error) {
 	id, err := t.connect(ctx, local, peers)
 	if err != nil {
-		return 0, failure("connect", err)
+		return 0, t.failure("connect", err)
 	}
 	return id, nil
 }
@@ -112,13 +112,13 @@ func (t *Transport) connect(ctx context.Context, local framework.ID, peers []fra
 		return 0, err
 	}
 	c := &connection{config: e.config, peer: others[0], own: e.own}
-	if c.far, err = e.check(peers[0]); err != nil {
+	if c.far, err = t.check(e, peers[0]); err != nil {
 		return 0, fault.Of(c.peer, err)
 	}
 	if !c.remote() {
 		c.relation = t.machine.relate(ctx, c.own.gpu, c.far.gpu)
 	} else {
-		c.relation = relation{path: "NVLink between hosts", links: 1}
+		c.relation = relation{path: t.maker.Link + " between hosts", links: 1}
 	}
 	if err := t.admit(c); err != nil {
 		return 0, fault.Of(c.peer, err)
@@ -127,13 +127,13 @@ func (t *Transport) connect(ctx context.Context, local framework.ID, peers []fra
 }
 
 // check looks at the peer's address.
-func (e *endpoint) check(p framework.Peer) (address, error) {
-	a, err := decodeAddress(p.Address.Data)
+func (t *Transport) check(e *endpoint, p framework.Peer) (address, error) {
+	a, err := decodeAddress(t.maker.Parcels, p.Address.Data)
 	if err != nil {
 		return a, err
 	}
 	if a.host != e.own.host && (e.own.fabric == "" || e.own.fabric != a.fabric) {
-		return a, fmt.Errorf("%w: it is on host %q, this is %q, and no NVLink network spans both", framework.ErrPeer, a.host, e.own.host)
+		return a, fmt.Errorf("%w: it is on host %q, this is %q, and no %s network spans both", framework.ErrPeer, a.host, e.own.host, t.maker.Link)
 	}
 	if len(p.Address.Shares) != 0 {
 		return a, fmt.Errorf("%w: address with %d shares: expected none", framework.ErrPeer, len(p.Address.Shares))
@@ -147,10 +147,10 @@ func (t *Transport) admit(c *connection) error {
 	r := c.relation
 	log := t.log.With("kind", c.config.Kind.String(), "rank", c.config.Rank, "peer", c.peer, "gpu", c.own.gpu.String(), "peer_gpu", c.far.gpu.String(), "path", r.path)
 	switch {
-	case t.config.RequireNVLink && !r.same && r.links == 0:
-		return fmt.Errorf("%w: %s and %s are not joined by NVLink (%s), and require_nvlink is on: expected GPUs with NVLink between them, or the option off",
-			framework.ErrUnavailable, c.own.gpu, c.far.gpu, r.path)
-	case r.barrier != "" && c.config.Facts.Other[topo.FactMemory] == "host":
+	case t.config.RequireLinks && !r.same && r.links == 0:
+		return fmt.Errorf("%w: %s and %s are not joined by %s (%s), and require_%s is on: expected GPUs with %s between them, or the option off",
+			framework.ErrUnavailable, c.own.gpu, c.far.gpu, t.maker.Link, r.path, t.maker.linkKey(), t.maker.Link)
+	case r.barrier != "" && c.config.Facts.Other[t.maker.fact("memory")] == "host":
 		log.Debug("linked by memory of the host: the GPUs cannot address each other's", "reason", r.barrier)
 	case r.barrier != "":
 		log.Warn("the GPUs cannot address each other's memory: only registered host memory will do", "reason", r.barrier)

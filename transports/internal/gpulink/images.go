@@ -1,17 +1,15 @@
-package cudaipc
+package gpulink
 
 import (
 	"context"
 	"fmt"
 	"slices"
 
-	collectives "github.com/mscclpp-go/mscclpp/collectives/image"
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/kernel/actor"
 	deviceimage "github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
-// images are the kernels for NVIDIA's GPUs. They are part of the program: nothing
+// images are the kernels for the GPUs of a maker. They are part of the program: nothing
 // has to be built where they run.
 type images struct {
 	infos   []framework.ImageInfo
@@ -19,16 +17,16 @@ type images struct {
 	sets    map[string]*deviceimage.Set // by image id
 }
 
-func openImages() (*images, error) {
+func openImages(m *Maker) (*images, error) {
 	i := &images{sets: map[string]*deviceimage.Set{}}
 	var all []image
-	for _, open := range []func() (*deviceimage.Set, error){collectives.Images, actor.Images} {
+	for _, open := range m.Images {
 		set, err := open()
 		if err != nil {
 			return nil, err
 		}
 		for _, info := range set.Infos() {
-			if !slices.Contains(archs, info.Arch) || info.Family == "actor_reduce" {
+			if !slices.Contains(m.Archs, info.Arch) || info.Family == "actor_reduce" {
 				continue // of other vendors; or a test of its own
 			}
 			i.infos = append(i.infos, info)
@@ -36,15 +34,15 @@ func openImages() (*images, error) {
 			all = append(all, image{info, set.Symbols(info.ID), set.MaxThreads(info.ID)})
 		}
 	}
-	i.kernels = list(all)
+	i.kernels = list(m, all)
 	return i, nil
 }
 
-// Image returns an image's bytes: PTX, which the driver compiles.
+// Image returns an image's bytes.
 func (t *Transport) Image(ctx context.Context, id string) ([]byte, error) {
 	data, err := t.images.read(ctx, id)
 	if err != nil {
-		return nil, failure("image", err)
+		return nil, t.failure("image", err)
 	}
 	return data, nil
 }

@@ -1,4 +1,4 @@
-package cudaipc
+package gpulink
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 func (t *Transport) Attach(ctx context.Context, conn, local framework.ID, keys []framework.Parcel) (framework.Attachment, error) {
 	a, err := t.attach(ctx, conn, local, keys)
 	if err != nil {
-		return framework.Attachment{}, failure("attach", err)
+		return framework.Attachment{}, t.failure("attach", err)
 	}
 	return a, nil
 }
@@ -39,7 +39,7 @@ func (t *Transport) attach(ctx context.Context, conn, local framework.ID, keys [
 	if len(keys) != 1 {
 		return none, fmt.Errorf("%w: %d keys for 1 peer", framework.ErrInvalid, len(keys))
 	}
-	k, err := openKey(keys[0], c.remote())
+	k, err := t.openKey(keys[0], c.remote())
 	if err != nil {
 		return none, fault.Of(c.peer, err)
 	}
@@ -67,13 +67,13 @@ func (t *Transport) choose(c *connection, offered []framework.Share) ([]framewor
 	var why string
 	switch {
 	case c.remote():
-		want, why = t.ordered(framework.ShareFabric), "another host of the NVLink network"
+		want, why = t.ordered(framework.ShareFabric), "another host of the "+t.maker.Link+" network"
 	case has(framework.ShareMemFD):
 		// Every GPU reaches memory of the host, whatever lies between them.
 		want, why = t.ordered(framework.ShareMemFD), "memory of the host, registered with both GPUs"
 	case c.relation.barrier != "":
-		return nil, "", fmt.Errorf("%w: %s cannot address the memory of %s: %s: expected memory of the host that both register (gpu_memory: host), or a transport that goes through the host",
-			framework.ErrUnavailable, c.own.gpu, c.far.gpu, c.relation.barrier)
+		return nil, "", fmt.Errorf("%w: %s cannot address the memory of %s: %s: expected %s",
+			framework.ErrUnavailable, c.own.gpu, c.far.gpu, c.relation.barrier, t.maker.HostFixes)
 	case one:
 		want = t.ordered(framework.ShareVMM, framework.ShareFabric) // no process opens its own legacy handles
 		why = "the same process, path " + c.relation.path

@@ -1,4 +1,4 @@
-package cudaipc
+package gpulink
 
 import (
 	"bytes"
@@ -39,7 +39,7 @@ func TestChoiceOfShares(t *testing.T) {
 		machine string
 		peers   [2]int
 		one     bool // both ranks in one process
-		change  func(*Config)
+		change  func(*Options)
 		offered []framework.ShareKind
 		want    []framework.ShareKind
 		refused string
@@ -47,7 +47,7 @@ func TestChoiceOfShares(t *testing.T) {
 		"two processes":      {machine: "h200", peers: [2]int{0, 5}, offered: everything, want: []framework.ShareKind{vmm, fabric, legacy, local}},
 		"one process":        {machine: "h200", peers: [2]int{0, 5}, one: true, offered: everything, want: []framework.ShareKind{local, vmm, fabric}},
 		"one process, old":   {machine: "h200", peers: [2]int{0, 5}, one: true, offered: []framework.ShareKind{local, legacy}, want: []framework.ShareKind{local}},
-		"preferred":          {machine: "h200", peers: [2]int{0, 1}, offered: everything, change: func(c *Config) { c.Shares = []string{"legacy-ipc", "vmm"} }, want: []framework.ShareKind{legacy, vmm, local}},
+		"preferred":          {machine: "h200", peers: [2]int{0, 1}, offered: everything, change: func(c *Options) { c.Shares = []string{"legacy-ipc", "vmm"} }, want: []framework.ShareKind{legacy, vmm, local}},
 		"old memory":         {machine: "a100-direct", peers: [2]int{0, 3}, offered: []framework.ShareKind{local, legacy}, want: []framework.ShareKind{legacy, local}},
 		"no peer access":     {machine: "a10", peers: [2]int{1, 2}, offered: everything, refused: "NVIDIA A10G at 0000:00:1c.0 cannot address the memory of NVIDIA A10G at 0000:00:1d.0: chipset not supported"},
 		"what to set":        {machine: "a10", peers: [2]int{1, 2}, offered: everything, refused: "gpu_memory: host"},
@@ -60,7 +60,7 @@ func TestChoiceOfShares(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			change := c.change
 			if change == nil {
-				change = func(*Config) {}
+				change = func(*Options) {}
 			}
 			for _, kind := range []framework.Kind{framework.KindMemory, framework.KindPort} {
 				ta := transport(t, recorded(t, c.machine), change)
@@ -85,7 +85,7 @@ func TestChoiceOfShares(t *testing.T) {
 
 // A peer without the share that is needed is an error that says what there was.
 func TestNothingToMap(t *testing.T) {
-	ta := transport(t, recorded(t, "h200"), func(c *Config) { c.Shares = []string{"legacy-ipc"} })
+	ta := transport(t, recorded(t, "h200"), func(c *Options) { c.Shares = []string{"legacy-ipc"} })
 	tb := transport(t, recorded(t, "h200"))
 	ab, _ := join(t, framework.KindMemory, ta, tb, 0, 1)
 	_, err := attach(t, ta, ab, register(t, tb, local, vmm))
@@ -125,8 +125,8 @@ func TestReasonInLog(t *testing.T) {
 	}
 }
 
-func TestRequireNVLink(t *testing.T) {
-	strict := func(c *Config) { c.RequireNVLink = true }
+func TestRequireLinks(t *testing.T) {
+	strict := func(c *Options) { c.RequireLinks = true }
 	for machine, refused := range map[string]bool{"h200": false, "a100-direct": false, "a10": true} {
 		ta, tb := transport(t, recorded(t, machine), strict), transport(t, recorded(t, machine))
 		ea, eb := listen(t, ta, config(framework.KindPort, 0, 0, 1)), listen(t, tb, config(framework.KindPort, 1, 0, 1))
@@ -143,7 +143,7 @@ func TestRequireNVLink(t *testing.T) {
 // Two ranks on one GPU need neither links nor peer access, two parts of one GPU
 // have none.
 func TestOneGPU(t *testing.T) {
-	ta, tb := transport(t, recorded(t, "a10"), func(c *Config) { c.RequireNVLink = true }), transport(t, recorded(t, "a10"))
+	ta, tb := transport(t, recorded(t, "a10"), func(c *Options) { c.RequireLinks = true }), transport(t, recorded(t, "a10"))
 	a, b := config(framework.KindMemory, 0, 0, 1), config(framework.KindMemory, 1, 0, 1)
 	b.Device = cuda(0)
 	ea, eb := listen(t, ta, a), listen(t, tb, b)
@@ -173,7 +173,7 @@ func TestWhichGPU(t *testing.T) {
 	tr := transport(t, recorded(t, "h200"))
 	where := func(c framework.EndpointConfig) string {
 		t.Helper()
-		return must[address](t)(decodeAddress(listen(t, tr, c).Address.Data)).gpu.pci
+		return must[address](t)(decodeAddress(head, listen(t, tr, c).Address.Data)).gpu.pci
 	}
 	c := config(framework.KindMemory, 0, 0, 1)
 	if got := where(c); got != "0000:19:00.0" {
@@ -201,7 +201,7 @@ func TestWhichGPU(t *testing.T) {
 // that maps learns whether it works.
 func TestPeerThatIsNotVisible(t *testing.T) {
 	all := must[[]topo.GPU](t)(recorded(t, "h200")(bound(t)))
-	alone := func(i int) finder {
+	alone := func(i int) Finder {
 		return func(context.Context) ([]topo.GPU, error) {
 			g := all[i]
 			g.Access = nil
@@ -221,7 +221,7 @@ func TestPeerThatIsNotVisible(t *testing.T) {
 // Hosts of one NVLink network reach each other by fabric handles alone, if the
 // options say so.
 func TestFabric(t *testing.T) {
-	rack := func(clique uint32) finder {
+	rack := func(clique uint32) Finder {
 		return func(ctx context.Context) ([]topo.GPU, error) {
 			gpus, err := recorded(t, "h200")(ctx)
 			for i := range gpus {
@@ -230,7 +230,7 @@ func TestFabric(t *testing.T) {
 			return gpus, err
 		}
 	}
-	on := func(c *Config) { c.Fabric = true }
+	on := func(c *Options) { c.Fabric = true }
 	on1, on2, off, other := transport(t, rack(4), on), transport(t, rack(4), on), transport(t, rack(4)), transport(t, rack(5), on)
 	end := func(tr *Transport, n int) framework.Endpoint {
 		c := config(framework.KindMemory, n, 0, 1)

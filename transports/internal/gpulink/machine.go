@@ -1,4 +1,4 @@
-package cudaipc
+package gpulink
 
 import (
 	"context"
@@ -11,15 +11,11 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 )
 
-const deviceType = "cuda"
-
-// finder lists the GPUs of the machine, numbered by PCI address.
-type finder func(context.Context) ([]topo.GPU, error)
-
 // machine is this process's knowledge of the GPUs around it. It asks once: GPUs do not
 // come and go under a job, and a driver can take a second to answer.
 type machine struct {
-	find   finder
+	maker  *Maker
+	find   Finder
 	lookup func(string) (string, bool) // in the environment
 
 	mu    sync.Mutex
@@ -27,8 +23,8 @@ type machine struct {
 	gpus  []topo.GPU
 }
 
-func newMachine(find finder, lookup func(string) (string, bool)) *machine {
-	return &machine{find: find, lookup: lookup}
+func newMachine(m *Maker, find Finder, lookup func(string) (string, bool)) *machine {
+	return &machine{maker: m, find: find, lookup: lookup}
 }
 
 // all lists the GPUs. An error is not kept: the driver may be there next time.
@@ -43,7 +39,7 @@ func (m *machine) all(ctx context.Context) ([]topo.GPU, error) {
 		return nil, err
 	}
 	if len(gpus) == 0 {
-		return nil, fmt.Errorf("%w: NVIDIA's driver shows no GPU: look at nvidia-smi, and at what the container was given", framework.ErrUnavailable)
+		return nil, fmt.Errorf("%w: %s", framework.ErrUnavailable, m.maker.None)
 	}
 	m.gpus, m.asked = gpus, true
 	return gpus, nil
@@ -67,15 +63,15 @@ func (g identity) String() string {
 }
 
 // reportedIdentity is the identity of a rank's GPU from its facts. Drivers write addresses in either case.
-func reportedIdentity(f framework.Facts) identity {
-	return identity{uuid: f.Other[topo.FactUUID], pci: strings.ToLower(f.Other[topo.FactPCI])}
+func (m *Maker) reportedIdentity(f framework.Facts) identity {
+	return identity{uuid: f.Other[m.fact("uuid")], pci: strings.ToLower(f.Other[m.fact("pci")])}
 }
 
 // own finds the GPU of a rank: by what the rank itself says, which has the driver's
-// word, else by the number under which CUDA shows it to a process with the
+// word, else by the number under which the runtime shows it to a process with the
 // environment of this one.
 func (m *machine) own(ctx context.Context, d framework.Device, f framework.Facts) (topo.GPU, identity, error) {
-	reported := reportedIdentity(f)
+	reported := m.maker.reportedIdentity(f)
 	gpus, err := m.all(ctx)
 	if unavailable(err) && reported != (identity{}) {
 		// The rank has opened its GPU, so there is a driver. A container may have
@@ -96,9 +92,9 @@ func (m *machine) own(ctx context.Context, d framework.Device, f framework.Facts
 		}
 		return g, id, nil
 	}
-	seen := topo.Visible(gpus, m.lookup)
+	seen := m.maker.Visible(gpus, m.lookup)
 	if d.Index < 0 || d.Index >= len(seen) {
-		return topo.GPU{}, reported, fmt.Errorf("%w: %s: the driver shows %d GPUs to this process; CUDA_VISIBLE_DEVICES says which are visible", framework.ErrUnavailable, d, len(seen))
+		return topo.GPU{}, reported, fmt.Errorf("%w: %s: the driver shows %d GPUs to this process; %s says which are visible", framework.ErrUnavailable, d, len(seen), m.maker.Variables)
 	}
 	g := seen[d.Index]
 	return g, identity{uuid: g.UUID, pci: g.PCI, name: g.Name}, nil
@@ -124,7 +120,7 @@ type relation struct {
 	known   bool   // the driver said whether one may address the other's memory
 	barrier string // why not; "" if it may
 	atomics bool
-	links   int    // NVLinks
+	links   int
 	path    string // for the log: "NV18", "PCIe", "the same GPU"
 }
 
@@ -148,9 +144,9 @@ func (m *machine) relate(ctx context.Context, own, peer identity) relation {
 		}
 		return relation{same: true, known: true, atomics: true, path: "the same GPU"}
 	}
-	r := relation{path: "PCIe"}
+	r := relation{path: m.maker.Apart(a, b)}
 	if r.links, _ = a.NVLinks(b); r.links > 0 {
-		r.path = fmt.Sprintf("NV%d", r.links)
+		r.path = fmt.Sprintf("%s%d", m.maker.LinkWord, r.links)
 	}
 	to, reported := a.AccessTo(b)
 	back, also := b.AccessTo(a)
