@@ -105,7 +105,7 @@ func WithLog(l *slog.Logger) Option {
 	return func(o *initOptions) { o.log = l }
 }
 
-// WithDevice says where the program's buffers are: host, cuda, cuda:N, or auto. The
+// WithDevice says where the program's buffers are: host, cuda, cuda:N, hip, hip:N, or auto. The
 // configuration key "device" has the same meaning and overrides this option. The
 // default is host.
 func WithDevice(name string) Option {

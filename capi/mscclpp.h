@@ -101,7 +101,7 @@ typedef struct {
   size_t size;
   const mscclpp_unique_id_t *id; /* NULL: the launcher's variables say rank, ranks and the meeting point */
   int32_t rank, ranks;           /* with an id; else 0 */
-  const char *device;            /* host, cuda, cuda:N or auto; NULL: host. Key "device" overrides it */
+  const char *device;            /* host, cuda, cuda:N, hip, hip:N or auto; NULL: host. Key "device" overrides it */
   const char *config_file;       /* NULL: the file that MSCCLPP_CONFIG names, if any */
   const char *const *settings;   /* of the configuration, each "key=value"; they override all others */
   size_t settings_count;

@@ -4,9 +4,9 @@ package config
 // see Default.
 type Config struct {
 	// Device is where the program's buffers are and where its kernels run: host,
-	// cuda, cuda:N (N counts the GPUs that are visible), one that devices names, with a
-	// number or without, or auto (an NVIDIA GPU if there is one, else one that devices
-	// names, else the host). Without a number it is the device of the local rank.
+	// cuda, cuda:N (N counts the GPUs that are visible), hip, hip:N, one that devices names,
+	// with a number or without, or auto (an NVIDIA GPU if there is one, else an AMD GPU, else
+	// one that devices names, else the host). Without a number it is the device of the local rank.
 	// Empty: what the program asks for, host if it asks for nothing.
 	Device string `config:"device"`
 
@@ -71,7 +71,7 @@ type Config struct {
 }
 
 // builtInTransports are those that suit the devices that come with mscclpp-go.
-var builtInTransports = map[string][]string{"host": {"shm"}, "cuda": {"cudaipc"}}
+var builtInTransports = map[string][]string{"host": {"shm"}, "cuda": {"cudaipc"}, "hip": {"xgmi"}}
 
 // TransportsOn returns the transports for ranks whose device has the type.
 func (c *Config) TransportsOn(deviceType string) []string {

@@ -135,7 +135,7 @@ func TestMistakesInFiles(t *testing.T) {
 		"extension":       {"j.json", "{}", `expected a file name that ends in .yaml, .yml, .toml`},
 		"root":            {"j.yaml", "- a\n", `j.yaml`},
 		"twice":           {"j.yaml", "transports: [shm, shm]", `j.yaml:1: transports: "shm" is listed twice`},
-		"device":          {"j.yaml", "device: gpu", `j.yaml:1: device: "gpu": expected host, cuda, cuda:N or auto`},
+		"device":          {"j.yaml", "device: gpu", `j.yaml:1: device: "gpu": expected host, cuda, cuda:N, hip, hip:N or auto`},
 		"shape":           {"j.yaml", "collectives: {table: [{algorithm: ring, threads: 2000}]}", `row 1: blocks 0, threads 2000: expected 0 to 1024`},
 		"relative":        {"j.yaml", "plugins: {path: {x: {file: bin/x}}}", `plugins.path.x.file: "bin/x": expected an absolute path`},
 		"checksum":        {"j.yaml", "plugins: {path: {x: {file: /x, sha256: abc}}}", `expected 64 hexadecimal digits`},

@@ -42,8 +42,8 @@ func TestValuesOfAnotherKind(t *testing.T) {
 // broken are named at once, with where they come from.
 func TestRulesBeyondTypes(t *testing.T) {
 	for setting, want := range map[Setting]string{
-		{"device", "gpu", "-d"}:                                  "expected host, cuda, cuda:N or auto",
-		{"device", "hip:0", "-d"}:                                "expected host, cuda, cuda:N or auto",
+		{"device", "gpu", "-d"}:                                  "expected host, cuda, cuda:N, hip, hip:N or auto",
+		{"device", "tpu:0", "-d"}:                                "expected host, cuda, cuda:N, hip, hip:N or auto",
 		{"transports", "shm,Shm", "-t"}:                          `name "Shm": expected lower-case letters`,
 		{"transports", "shm,shm", "-t"}:                          `"shm" is listed twice`,
 		{"plugins.path.x.file", "rel", "-p"}:                     "expected an absolute path",

@@ -89,11 +89,11 @@ func (e *Effective) validate() error {
 	return errors.Join(all...)
 }
 
-// builtInDevices are the types of the devices that come with mscclpp-go; those that no program runs on yet are not among them.
-var builtInDevices = []string{"host", "cuda"}
+// builtInDevices are the types of the devices that come with mscclpp-go.
+var builtInDevices = []string{"host", "cuda", "hip"}
 
 // reservedDevices may not be types of others.
-var reservedDevices = append([]string{"auto", "hip"}, builtInDevices...)
+var reservedDevices = append([]string{"auto"}, builtInDevices...)
 
 // checkDevice takes what framework.ParseDevice does, for devices that there are, and leaves to be chosen.
 func (e *Effective) checkDevice(name string) error {
@@ -109,7 +109,7 @@ func (e *Effective) checkDevice(name string) error {
 
 // deviceNames says what device may be.
 func (e *Effective) deviceNames() string {
-	text := "host, cuda, cuda:N or auto"
+	text := "host, cuda, cuda:N, hip, hip:N or auto"
 	for _, name := range slices.Sorted(maps.Keys(e.Devices)) {
 		text = name + ", " + name + ":N, " + text
 	}

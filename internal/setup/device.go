@@ -15,6 +15,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/hip"
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/framework/device/native"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
@@ -41,6 +42,11 @@ func kinds(cfg *config.Config, log *slog.Logger) []kind {
 		own:   true,
 		count: countGPUs,
 		open:  func(index int, builtIn string) (device.Device, error) { return openGPU(index, cfg, builtIn, log) },
+	}, {
+		name:  "hip",
+		own:   true,
+		count: countHIP,
+		open:  func(index int, _ string) (device.Device, error) { return openHIP(index, cfg) },
 	}}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Devices)) {
 		b := cfg.Devices[name]
@@ -195,6 +201,31 @@ func countGPUs() (int, error) {
 		err = fmt.Errorf("%w: device cuda: no GPU is visible: see CUDA_VISIBLE_DEVICES", framework.ErrUnavailable)
 	}
 	return n, err
+}
+
+// countHIP is countGPUs for AMD's.
+func countHIP() (int, error) {
+	n, err := hip.Count()
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%w: device hip: no GPU is visible: see ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES", framework.ErrUnavailable)
+	}
+	return n, err
+}
+
+// openHIP opens one of AMD's.
+func openHIP(index int, cfg *config.Config) (device.Device, error) {
+	var options []hip.Option
+	switch cfg.GPUMemory {
+	case "host":
+		options = append(options, hip.Hosted())
+	case "fabric":
+		return nil, fmt.Errorf("%w: gpu_memory fabric on device hip: expected device or host, since HIP shares no memory between hosts", framework.ErrUnsupported)
+	}
+	opened, err := hip.Open(index, options...)
+	if err != nil {
+		return nil, err // and no nil pointer in an interface, which would be closed
+	}
+	return opened, nil
 }
 
 // openGPU opens one of NVIDIA's.

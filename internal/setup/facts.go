@@ -127,8 +127,11 @@ func uuidText(typ string, id [16]byte) string {
 		return ""
 	}
 	x, prefix := hex.EncodeToString(id[:]), ""
-	if typ == "cuda" {
+	switch typ {
+	case "cuda":
 		prefix = "GPU-"
+	case "hip":
+		return "GPU-" + string(id[:]) // it is sixteen digits
 	}
 	return prefix + x[:8] + "-" + x[8:12] + "-" + x[12:16] + "-" + x[16:20] + "-" + x[20:]
 }

@@ -33,7 +33,7 @@ class Communicator(Collectives, Objects):
         id: a UniqueId that rank 0 has made, or its 128 bytes; rank and size belong to it.
         rank: number of this rank, from 0.
         size: how many ranks there are.
-        device: host, cuda, cuda:N or auto; None for host. The configuration's key "device" overrides it.
+        device: host, cuda, cuda:N, hip, hip:N or auto; None for host. The configuration's key "device" overrides it.
         config: a configuration file; None for the one that MSCCLPP_CONFIG names, if any.
         settings: keys of the configuration and their values; they override all others.
         log: function(level, text) for log messages, called on any thread; levels are 0 debug, 1 info, 2 warn, 3 error.

@@ -40,6 +40,7 @@ var amd = gpulink.Maker{
 	WholeLines: false,
 	Archs:      []string{"gfx942", "gfx90a"},
 	Elsewhere:  []string{"switch"},
+	Needs:      []framework.Need{framework.NeedVMM},
 	Images:     []func() (*image.Set, error){collectives.Images, actor.Images},
 	Visible: func(gpus []topo.GPU, lookup func(string) (string, bool)) []topo.GPU {
 		visible, _ := kfd.Visible(gpus, lookup)

@@ -25,6 +25,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/conformance"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
+	"github.com/mscclpp-go/mscclpp/framework/device/hip"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest"
 	"github.com/mscclpp-go/mscclpp/plugins"
 	"github.com/mscclpp-go/mscclpp/plugins/protocoltest"
@@ -60,7 +61,7 @@ func Conform(env *verb.Env) *cobra.Command {
 	c.Flags().StringVar(&v.plugin, "plugin", "", "program of the plugin to test")
 	c.Flags().StringVar(&v.transport, "transport", "", "name of a transport, found as for a job")
 	c.Flags().StringVar(&v.match, "run", "", "run the tests whose name matches this regular expression")
-	c.Flags().StringVar(&v.device, "device", "auto", "whose memory the ranks use: host, cuda for the GPUs in turn, or auto by what the transport needs; a path with a slash, or cuda without a transport: the back end of a device, which is tested then")
+	c.Flags().StringVar(&v.device, "device", "auto", "whose memory the ranks use: host, cuda or hip for the GPUs in turn, or auto by what the transport needs; a path with a slash, or cuda or hip without a transport: the back end of a device, which is tested then")
 	c.Flags().StringVar(&v.image, "kernels", "", "for the back end of a device: image of the suite's kernels, built for the device")
 	c.Flags().StringArrayVar(&v.options, "option", nil, "for the back end of a device: key=value; may be repeated")
 	c.Flags().StringVar(&v.format, "format", "table", "table, or json with one object a line")
@@ -100,8 +101,8 @@ func (v *conform) run() error {
 	if v.format != "table" && v.format != "json" {
 		return verb.Usage("conform: --format %q: expected table or json", v.format)
 	}
-	if v.device != "auto" && v.device != "host" && v.device != "cuda" {
-		return verb.Usage("conform: --device %q: expected auto, host, cuda, or the path of a back end with a slash", v.device)
+	if _, known := gpus[v.device]; !known && v.device != "auto" && v.device != "host" {
+		return verb.Usage("conform: --device %q: expected auto, host, cuda, hip, or the path of a back end with a slash", v.device)
 	}
 	var err error
 	o := transporttest.Options{}
@@ -231,9 +232,27 @@ func (v *conform) print(r transporttest.Report) error {
 // them.
 const onGPU = 5 * time.Minute
 
+// gpus are the types of GPUs that a suite can run on.
+var gpus = map[string]struct {
+	count func() (int, error)
+	open  func(index int) (device.Device, error)
+}{
+	"cuda": {cuda.Count, func(i int) (device.Device, error) { return cuda.Open(i) }},
+	"hip":  {hip.Count, func(i int) (device.Device, error) { return hip.Open(i) }},
+}
+
+// typeFor is the type of GPUs for whose processors a transport has kernels.
+func typeFor(d framework.Description) string {
+	if slices.ContainsFunc(d.Images, func(i framework.ImageInfo) bool { return strings.HasPrefix(i.Arch, "gfx") }) {
+		return "hip"
+	}
+	return "cuda"
+}
+
 // chooseDevice has the ranks use GPUs if that is asked for, or if the transport needs
 // such memory and there are some. Without one the suite runs what can be run.
 func (v *conform) chooseDevice(ctx context.Context, spec plugins.Spec, o *transporttest.Options) error {
+	typ := v.device
 	switch v.device {
 	case "host":
 		return nil
@@ -245,15 +264,16 @@ func (v *conform) chooseDevice(ctx context.Context, spec plugins.Spec, o *transp
 		if !slices.Contains(info.Description.Needs, framework.NeedVMM) {
 			return nil
 		}
+		typ = typeFor(info.Description)
 	}
-	n, err := cuda.Count()
+	n, err := gpus[typ].count()
 	if err != nil || n == 0 {
-		if v.device == "cuda" {
-			return fmt.Errorf("conform: --device cuda: %w", errors.Join(err, framework.ErrUnavailable))
+		if v.device == typ {
+			return fmt.Errorf("conform: --device %s: %w", typ, errors.Join(err, framework.ErrUnavailable))
 		}
 		return nil // the report says what is missing
 	}
-	o.Device = func(rank int) (device.Device, error) { return cuda.Open(rank % n) }
+	o.Device = func(rank int) (device.Device, error) { return gpus[typ].open(rank % n) }
 	o.TestLimit = onGPU
 	return nil
 }

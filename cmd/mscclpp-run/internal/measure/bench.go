@@ -62,7 +62,7 @@ func (f *benchFlags) command(env *verb.Env) *cobra.Command {
 	flags.Lookup("in-place").NoOptDefVal = "true"
 	flags.BoolVar(&f.options.Registered, "registered", false, "use buffers registered with the communicator")
 	flags.BoolVarP(&f.options.Check, "check", "c", false, "verify the results")
-	flags.StringVar(&f.device, "device", "", "host, cuda, cuda:N or auto; default: as configured, else auto")
+	flags.StringVar(&f.device, "device", "", "host, cuda, cuda:N, hip, hip:N or auto; default: as configured, else auto")
 	flags.IntSliceVarP(&f.graphs, "graph", "G", []int{0}, "on GPUs, record so many calls in a CUDA graph (fewer of large ones) and time its launches; 0: none; a list: in turn")
 	flags.StringVar(&f.versus, "vs", "", "nccl: measure the installed NCCL in turns, on the same buffers")
 	flags.BoolVar(&f.options.Plan.Fastest, "fastest", false, "report the fastest iteration, not the median: on machines with other work")

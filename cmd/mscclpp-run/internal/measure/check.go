@@ -45,7 +45,7 @@ func (f *checkFlags) command(env *verb.Env) *cobra.Command {
 	c.Flags().StringVar(&f.tier, "tier", matrix.Tiers[0].Name, "quick: every pair of values in some case; full: every combination")
 	c.Flags().StringArrayVar(&f.cases, "case", nil, "run this case alone, as a failure prints it; may be repeated")
 	c.Flags().IntVar(&f.most, "at-most", 0, "of the tier's cases this many, taken from all of them alike, for slow networks; 0: all")
-	c.Flags().StringVar(&f.device, "device", "", "host, cuda, cuda:N or auto; default: as configured, else auto")
+	c.Flags().StringVar(&f.device, "device", "", "host, cuda, cuda:N, hip, hip:N or auto; default: as configured, else auto")
 	c.Flags().BoolVar(&f.list, "list", false, "print the cases and run none")
 	return c
 }

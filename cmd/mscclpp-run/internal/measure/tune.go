@@ -51,7 +51,7 @@ does not depend on them. Without a name: every collective that goes by the table
 	flags.StringVarP(&f.op, "op", "o", defaultOp, "reduction to measure with")
 	flags.StringVar(&f.buffers, "buffers", "both", "ordinary, registered or both")
 	flags.DurationVar(&f.options.Budget, "budget", time.Minute, "time for it all; sizes for which none is left are left out")
-	flags.StringVar(&f.device, "device", "", "host, cuda, cuda:N or auto; default: as configured, else auto")
+	flags.StringVar(&f.device, "device", "", "host, cuda, cuda:N, hip, hip:N or auto; default: as configured, else auto")
 	flags.StringVar(&f.out, "out", "", "file to write; default: standard output")
 	return c
 }

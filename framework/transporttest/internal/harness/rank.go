@@ -44,6 +44,11 @@ func (t *T) Rank(n int) *Rank {
 
 // Join makes a rank of an open side; several ranks may share one.
 func (t *T) Join(n int, side *Side, ids *idSet) *Rank {
+	return t.JoinOn(t.Device(n), n, side, ids)
+}
+
+// Device opens the device of a rank, until the end of the test.
+func (t *T) Device(n int) device.Device {
 	device, err := t.Options.Device(n)
 	if err != nil {
 		t.Fatalf("open the device of rank %d: %v", n, err)
@@ -53,6 +58,11 @@ func (t *T) Join(n int, side *Side, ids *idSet) *Rank {
 			t.Errorf("close the device of rank %d: %v", n, err)
 		}
 	})
+	return device
+}
+
+// JoinOn is Join with a device that is open.
+func (t *T) JoinOn(device device.Device, n int, side *Side, ids *idSet) *Rank {
 	w := &watched{T: t, name: fmt.Sprintf("rank %d", n), Side: side, Ids: ids}
 	return &Rank{watched: w, N: n, Device: device}
 }

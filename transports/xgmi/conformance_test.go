@@ -1,0 +1,76 @@
+package xgmi_test
+
+import (
+	"os"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/hip"
+	"github.com/mscclpp-go/mscclpp/framework/transporttest"
+	"github.com/mscclpp-go/mscclpp/plugins"
+	"github.com/mscclpp-go/mscclpp/plugins/plugintest"
+	"github.com/mscclpp-go/mscclpp/transports/xgmi"
+)
+
+func embedded(t testing.TB) framework.Transport {
+	t.Helper()
+	tr, err := xgmi.NewWith(xgmi.Config{}.Defaults(), emulatedGPUs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// distances are how far the transport can be from its rank.
+var distances = map[string]func(t testing.TB) *transporttest.Side{
+	"embedded": func(t testing.TB) *transporttest.Side { return transporttest.Embedded(embedded(t)) },
+	"wire": func(t testing.TB) *transporttest.Side {
+		return transporttest.Embedded(plugintest.Wrap(t, embedded(t)))
+	},
+	"plugin": func(t testing.TB) *transporttest.Side {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := plugins.Open(t.Context(), plugins.Spec{Name: xgmi.Name, Path: self, Env: []string{roleKey + "=plugin", gpusKey + "=" + os.Getenv(gpusKey)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return transporttest.External(c)
+	},
+}
+
+// TestConformanceWithoutGPU runs the part of the suite that needs only memory of the host.
+func TestConformanceWithoutGPU(t *testing.T) {
+	for name, open := range distances {
+		t.Run(name, func(t *testing.T) { transporttest.Run(t, open) })
+	}
+}
+
+// TestConformance runs the suite over the emulated runtime, ranks on its GPUs in turn.
+func TestConformance(t *testing.T) {
+	n := gpus(t)
+	for name, open := range distances {
+		t.Run(name, func(t *testing.T) {
+			transporttest.Run(t, open, func(o *transporttest.Options) {
+				o.Device = func(rank int) (device.Device, error) { return hip.Open(rank % n) }
+				o.TestLimit = 2 * time.Minute
+				o.Known = map[string]string{"control/images": "the emulated runtime was given the actor alone"}
+			})
+		})
+	}
+}
+
+// TestConformanceOfHostMemory does it with memory of the host that the GPUs register: what those use that cannot address each
+// other's.
+func TestConformanceOfHostMemory(t *testing.T) {
+	n := gpus(t)
+	transporttest.Run(t, distances["embedded"], func(o *transporttest.Options) {
+		o.Device = func(rank int) (device.Device, error) { return hip.Open(rank%n, hip.Hosted()) }
+		o.Match = regexp.MustCompile("^(control/register|parcels|ownership|device|driven)")
+		o.TestLimit = 2 * time.Minute
+	})
+}
