@@ -41,6 +41,7 @@ var reserved = map[string]bool{
 	"MSCCLPP_HOME":                 true, // where the headers are, for scripts
 	"MSCCLPP_NVLS":                 true, // 0: no multicast, as NCCL_NVLS_ENABLE
 	"MSCCLPP_CUDA_LIBRARY":         true, // which NVIDIA driver library to open
+	"MSCCLPP_HIP_LIBRARY":          true, // which HIP runtime to open
 	"MSCCLPP_NCCL_DESTROY_SECONDS": true, // of libnccl, which is no Go
 	"MSCCLPP_NCCL_VERSION":         true,
 	"MSCCLPP_NCCL_LIBRARY":         true, // which NCCL to compare with

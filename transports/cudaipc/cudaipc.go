@@ -28,6 +28,9 @@ const Name = "cudaipc"
 // Version of the transport.
 const Version = "1.0.0"
 
+// Transport implements framework.Transport, Prober and Imager.
+type Transport = gpulink.Transport
+
 // nvidia is what differs from the GPUs of others.
 var nvidia = gpulink.Maker{
 	// Since version 2 the digest of a link is the same as in other transports.

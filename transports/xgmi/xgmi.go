@@ -24,6 +24,9 @@ const Name = "xgmi"
 // Version of the transport.
 const Version = "1.0.0"
 
+// Transport implements framework.Transport, Prober and Imager.
+type Transport = gpulink.Transport
+
 // amd is what differs from the GPUs of others.
 var amd = gpulink.Maker{
 	Parcels:   parcel.Head{Magic: [4]byte{'M', 'X', 'G', 'M'}, Version: 1, Transport: Name},

@@ -74,7 +74,7 @@ type Engine struct {
 
 // New makes the engine. It opens nothing: the first collective does.
 func New(c *comm.Communicator, o Options) (*Engine, error) {
-	d, streams := c.Device().(streamgate.Device)
+	d, streams := streamgate.Of(c.Device())
 	gpu := c.Device().Info().Device != framework.Host
 	switch {
 	case gpu && !streams:

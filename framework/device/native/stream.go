@@ -108,6 +108,9 @@ func (d *Streaming) Write(s device.Stream, addr uintptr, value uint64) error {
 	return nil
 }
 
+// Waits reports whether the device has WaitValue.
+func (d *Streaming) Waits() bool { return d.b.has&hasWaits != 0 }
+
 // WaitValue makes what is enqueued later wait until the word at addr is at least value, in the cyclic order of 64-bit
 // numbers. Nothing ends this wait but the word. ErrUnsupported: the device has no such wait.
 func (d *Streaming) WaitValue(s device.Stream, addr uintptr, value uint64) error {

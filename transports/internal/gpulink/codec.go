@@ -79,6 +79,9 @@ func checkRange(offset, bytes uint64) error {
 	return nil
 }
 
+// instance is a number that no other instance has.
+type instance [16]byte
+
 // address identifies, for a peer, the link of which this is one side, and where its end is.
 type address struct {
 	link.Side

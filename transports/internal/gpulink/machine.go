@@ -11,6 +11,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 )
 
+// Finder lists the GPUs of the machine, numbered by PCI address.
+type Finder = func(context.Context) ([]topo.GPU, error)
+
 // machine is this process's knowledge of the GPUs around it. It asks once: GPUs do not
 // come and go under a job, and a driver can take a second to answer.
 type machine struct {

@@ -6,6 +6,13 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
+// Options are those of a transport's configuration.
+type Options struct {
+	Shares       []string // ways to map a peer's memory, best first
+	RequireLinks bool     // refuse pairs of GPUs that no link joins
+	Fabric       bool     // also reach GPUs of other hosts
+}
+
 // CheckShares says what is wrong with the option shares, which can name some of known.
 func CheckShares(shares []string, known []framework.ShareKind) error {
 	if len(shares) == 0 {

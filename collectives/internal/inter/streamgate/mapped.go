@@ -15,6 +15,15 @@ type Device interface {
 	WaitValue(s device.Stream, addr uintptr, value uint64) error
 }
 
+// Of returns a device as one whose streams can wait for a word, if they can.
+func Of(d device.Device) (Device, bool) {
+	waiting, ok := d.(Device)
+	if may, asked := d.(interface{ Waits() bool }); asked && !may.Waits() {
+		return nil, false // of a kind that has such devices and others
+	}
+	return waiting, ok
+}
+
 // Mapped is memory of the host that a device maps.
 type Mapped struct {
 	Host   device.Memory

@@ -60,3 +60,13 @@ func Build(t testing.TB) (path, older string) {
 	}
 	return path, older
 }
+
+// Tree lists the code objects of the source tree at root, for emulated.Prepare, for some element types; none: all.
+func Tree(root string, types ...string) []emulated.Source {
+	const own = "framework/device/hip"
+	sources := append(emulated.Tree(root), emulated.Source{Spec: filepath.Join(root, own, "kernels/kernels.json"), Images: filepath.Join(root, own, "image")})
+	for i := range sources {
+		sources[i].Types, sources[i].AMD = types, true
+	}
+	return sources
+}
