@@ -22,9 +22,10 @@ var DeviceTable = []engine.Row{
 	{Collective: collective.AllReduce, MaxBytes: 96 << 20, Registered: &yes, Algorithm: "zerocopy"},               // 64 M: 203 µs, copy 206; 128 M 398, 378
 	{Collective: collective.AllReduce, MinRanks: 3, MaxBytes: 192 << 20, Registered: &yes, Algorithm: "zerocopy"}, // on four, when kernels stood between copies: 64 M 319 µs, copy 412; 256 M 1264, 1162
 	{Collective: collective.AllReduce, Registered: &yes, Algorithm: Copy},
-	{Collective: collective.AllReduce, Registered: &yes, Algorithm: "zerocopy"},       // where there are no copies
-	{Collective: collective.AllReduce, MaxBytes: 96 << 20, Algorithm: "stream_ll128"}, // unregistered: 64 M 213 µs, copy_staged 229; 128 M 414, 409; on four 64 M 326, 372; 256 M 1272, 1168
-	{Collective: collective.AllReduce, Algorithm: CopyStaged},                         // 256 M: 767 µs, stream_ll128 819; 1 G 2836, 3228
+	{Collective: collective.AllReduce, Registered: &yes, Algorithm: "zerocopy"},                                              // where there are no copies
+	{Collective: collective.AllReduce, MinRanks: 3, MaxBytes: 24 << 20, Algorithm: "stream_ll128", Blocks: 96, Threads: 512}, // on four: 16 M 91.7 µs, 72 blocks 104.7, 128 102.7
+	{Collective: collective.AllReduce, MaxBytes: 96 << 20, Algorithm: "stream_ll128"},                                        // unregistered: 64 M 213 µs, copy_staged 229; 128 M 414, 409; on four 64 M 326, 372; 256 M 1272, 1168
+	{Collective: collective.AllReduce, Algorithm: CopyStaged},                                                                // 256 M: 767 µs, stream_ll128 819; 1 G 2836, 3228
 	{Collective: collective.AllReduce, Algorithm: "stream_ll128"},
 	{Collective: collective.AllReduce, MaxBytes: 512 << 10, MaxRanks: kernelargs.LLRanks, Algorithm: "oneshot_ll8"}, // where a transport has no lines
 	{Collective: collective.AllReduce, MaxBytes: 32 << 10, Algorithm: "allpair_ll8"},
@@ -44,16 +45,16 @@ var DeviceTable = []engine.Row{
 	{Collective: collective.AllGather, MaxBytes: 512 << 10, Algorithm: "ll8"},
 	{Collective: collective.AllGather, Algorithm: "chunk"},
 
-	{Collective: collective.ReduceScatter, MaxBytes: 128 << 10, Algorithm: "direct_ll8"},                                 // 256 K: as fast as direct_ll128
-	{Collective: collective.ReduceScatter, MaxBytes: 6 << 20, Algorithm: "direct_ll128"},                                 // 4 M: 10.3 µs, zerocopy 12.1
-	{Collective: collective.ReduceScatter, MaxBytes: 192 << 20, Registered: &yes, Algorithm: "zerocopy"},                 // on four, before pieces tapered: 256 M 615 µs, copy 631
-	{Collective: collective.ReduceScatter, MaxBytes: 384 << 20, MaxRanks: 2, Registered: &yes, Algorithm: "zerocopy"},    // 256 M: 408 µs, copy 413; 512 M 808, 782
-	{Collective: collective.ReduceScatter, MinRanks: 3, MaxBytes: 24 << 20, Registered: &no, Algorithm: "direct_ll128"},  // on four: 16 M 53.2 µs, stream_ll128 62.2
-	{Collective: collective.ReduceScatter, MinRanks: 3, MaxBytes: 96 << 20, Registered: &no, Algorithm: "stream_ll128"},  // on four: 64 M 184 µs, copy 192; 256 M 654, 593
-	{Collective: collective.ReduceScatter, MaxRanks: 2, MaxBytes: 192 << 20, Registered: &no, Algorithm: "stream_ll128"}, // 128 M: 222 µs, copy 226; 256 M 429, 413
-	{Collective: collective.ReduceScatter, MaxBytes: 512 << 10, Algorithm: "ll8"},                                        // where a transport has no lines
-	{Collective: collective.ReduceScatter, MaxBytes: 16 << 20, Algorithm: "chunk"},                                       // unregistered
-	{Collective: collective.ReduceScatter, Algorithm: Copy},                                                              // 1 G: 1486 µs, zerocopy 1604
+	{Collective: collective.ReduceScatter, MaxBytes: 128 << 10, Algorithm: "direct_ll8"},                                                           // 256 K: as fast as direct_ll128
+	{Collective: collective.ReduceScatter, MaxBytes: 6 << 20, Algorithm: "direct_ll128"},                                                           // 4 M: 10.3 µs, zerocopy 12.1
+	{Collective: collective.ReduceScatter, MaxBytes: 192 << 20, Registered: &yes, Algorithm: "zerocopy"},                                           // on four, before pieces tapered: 256 M 615 µs, copy 631
+	{Collective: collective.ReduceScatter, MaxBytes: 384 << 20, MaxRanks: 2, Registered: &yes, Algorithm: "zerocopy"},                              // 256 M: 408 µs, copy 413; 512 M 808, 782
+	{Collective: collective.ReduceScatter, MinRanks: 3, MaxBytes: 24 << 20, Registered: &no, Algorithm: "direct_ll128", Blocks: 112, Threads: 512}, // on four: 16 M 47.5 µs, 72 blocks 52.9, stream_ll128 62.2
+	{Collective: collective.ReduceScatter, MinRanks: 3, MaxBytes: 96 << 20, Registered: &no, Algorithm: "stream_ll128"},                            // on four: 64 M 184 µs, copy 192; 256 M 654, 593
+	{Collective: collective.ReduceScatter, MaxRanks: 2, MaxBytes: 192 << 20, Registered: &no, Algorithm: "stream_ll128"},                           // 128 M: 222 µs, copy 226; 256 M 429, 413
+	{Collective: collective.ReduceScatter, MaxBytes: 512 << 10, Algorithm: "ll8"},                                                                  // where a transport has no lines
+	{Collective: collective.ReduceScatter, MaxBytes: 16 << 20, Algorithm: "chunk"},                                                                 // unregistered
+	{Collective: collective.ReduceScatter, Algorithm: Copy},                                                                                        // 1 G: 1486 µs, zerocopy 1604
 	{Collective: collective.ReduceScatter, Registered: &yes, Algorithm: "zerocopy"},
 	{Collective: collective.ReduceScatter, Algorithm: "chunk"},
 

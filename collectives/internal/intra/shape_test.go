@@ -175,7 +175,9 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 				want, grid := "stream_ll128", uint32(choose.StreamBlocks)
 				switch {
 				case kind == collective.ReduceScatter && ranks > 2 && mib < 24:
-					want, grid = "direct_ll128", 72
+					want, grid = "direct_ll128", 112
+				case kind == collective.AllReduce && ranks > 2 && mib < 24:
+					grid = 96
 				case kind == collective.Reduce && ranks > 2, kind == collective.Broadcast && ranks > 2 && mib > 48:
 					want = choose.Shares
 				case kind == collective.Reduce, kind == collective.Broadcast && ranks == 2 && mib > 48:
