@@ -284,7 +284,7 @@ func TestClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for part, ranks := range map[string]int{"collectives": 3, "channels": 2, "executors": 2} {
+	for part, ranks := range map[string]int{"collectives": 3, "channels": 2, "executors": 2, "registered": 2} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			env := []string{"MSCCLPP_TRANSPORT__SHM__IMAGES=" + collectivetest.HostImages(t), "PLAN=" + plan}

@@ -77,7 +77,8 @@ int32_t mscclpp_last_error_rank(void);
 /* mscclpp_supports returns 1 if the library has an ability, else 0, also for unknown names and NULL.
  * The abilities of this version: "comm.environment", "comm.unique_id", "collectives", "groups",
  * "split", "abort", "leave", "log.callback", "memory.alloc", "memory.register", "windows", "windows.flat", "channels.memory",
- * "channels.port", "channels.switch", "kernels", "proxies", "plans.language", "plans.execute", "device.host", "device.cuda". Whether the machine has what an
+ * "channels.port", "channels.switch", "kernels", "proxies", "plans.language", "plans.execute",
+ * "plans.register", "device.host", "device.cuda". Whether the machine has what an
  * ability needs is said by the call that uses it. */
 int mscclpp_supports(const char *ability);
 
@@ -544,6 +545,42 @@ mscclpp_result_t mscclpp_executor_execute(mscclpp_executor_t executor, const voi
 
 /* mscclpp_executor_free ends an executor. Local. NULL is allowed. */
 mscclpp_result_t mscclpp_executor_free(mscclpp_executor_t executor);
+
+typedef struct {
+  size_t size;
+  uint32_t flags;       /* 0 or MSCCLPP_PLAN_UNVERIFIED */
+  int32_t packet_bytes; /* of plans of packets: 8 (LL8) or 16 (LL16); 0: 16 */
+} mscclpp_register_options_t;
+#define MSCCLPP_REGISTER_OPTIONS_INIT {sizeof(mscclpp_register_options_t), 0, 0}
+#define MSCCLPP_PLAN_UNVERIFIED 1u /* the plan need not be right, as mscclpp_plan_check has it */
+
+/* mscclpp_plan_register makes a plan an algorithm of the communicator's collectives, under the plan's name: the selector or
+ * mscclpp_call_options_t choose it, the library's tables do not. It lives as long as the communicator; communicators that are made
+ * from it later do not have it. Collective: all ranks register the same plans in the same order, between the same calls. options may
+ * be NULL. Errors: MSCCLPP_INVALID for a plan that is not right, or whose name is taken; MSCCLPP_UNSUPPORTED for one that is for
+ * another number of ranks, or for none of allreduce, allgather, reducescatter and alltoall; those of mscclpp_executor_create. */
+mscclpp_result_t mscclpp_plan_register(mscclpp_comm_t comm, mscclpp_plan_t plan, const mscclpp_register_options_t *options);
+
+/* A call for which an algorithm is chosen. */
+typedef struct {
+  size_t size;            /* of this structure: what a newer library adds comes last */
+  const char *collective; /* allreduce, allgather, reducescatter, broadcast, reduce, alltoall; for ever valid */
+  uint64_t bytes;         /* of the larger buffer */
+  uint64_t count;         /* as the call has it */
+  mscclpp_type_t type;
+  mscclpp_op_t op;
+  int32_t root, ranks;
+  int32_t in_place; /* 1 or 0 */
+} mscclpp_request_t;
+
+/* A selector returns the name of an algorithm, or NULL to leave the choice to the library's tables. The name is copied. It is called
+ * once in every call of a collective that names no algorithm, on the thread of that call, and must return the same on all
+ * ranks. It must not call the library. A name that does not exist, or that does not serve the call, is an error of the call. */
+typedef const char *(*mscclpp_selector_fn)(void *context, const mscclpp_request_t *request);
+
+/* mscclpp_selector_register sets the communicator's selector; NULL removes it. All ranks do so between the same calls. Calls do not
+ * repeat the choice of the one before as long as there is a selector. */
+mscclpp_result_t mscclpp_selector_register(mscclpp_comm_t comm, mscclpp_selector_fn selector, void *context);
 
 #ifdef __cplusplus
 }

@@ -77,6 +77,10 @@ void lastwords_are(void *at, size_t n);
 
 void call_log(mscclpp_log_fn log, void *context, int level, const char *text);
 int call_handler(mscclpp_proxy_fn handler, void *context, uint64_t first, uint64_t second, uint64_t position);
+/* call_selector asks the program's selector; request_names says how requests name a collective. */
+const char *call_selector(mscclpp_selector_fn selector, void *context, uint32_t kind, uint64_t bytes, uint64_t count, int32_t type,
+                          int32_t op, int32_t root, int32_t ranks, int32_t in_place);
+void request_names(uint32_t kind, const char *name);
 void call_write(mscclpp_write_fn write, void *context, const char *text, size_t size);
 
 /* Kinds of handles, of channels, and requests to port channels. */

@@ -72,7 +72,7 @@ int mscclpp_supports(const char *ability) {
   static const char *const abilities[] = {
       "comm.environment", "comm.unique_id", "collectives", "groups", "split", "shrink", "abort", "leave", "log.callback",
       "memory.alloc",     "memory.register", "windows", "windows.flat", "channels.memory", "channels.port", "channels.switch", "kernels",
-      "proxies",          "plans.language", "plans.execute",
+      "proxies",          "plans.language", "plans.execute", "plans.register",
       "device.host",      "device.cuda",
   };
   if (ability == NULL) return 0;

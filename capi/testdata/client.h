@@ -24,6 +24,7 @@ void device(void);
 void proxies(void);
 void plans(void);
 void executors(void);
+void registered(void);
 void spinning(void);
 void repeated(void);
 void interrupted(void);

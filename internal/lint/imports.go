@@ -66,7 +66,7 @@ var directions = []direction{
 	{of: "launch/remote", may: []string{"framework/", "internal/", "launch"}, why: "the launcher does not know what it launches"},
 	{of: "launch", may: []string{"framework/", "internal/"}, why: "the launcher does not know what it launches"},
 	{of: "capi/internal/", may: []string{"framework"}, why: "the parts of the C library know nothing of jobs"},
-	{of: "capi/libmscclpp", may: []string{"capi/", "framework/", "collectives", "plugins", "internal/", "plan/dsl/session", "plan/exec", "plan/schema", "plan/verify"}, why: "it is built on what puts jobs together, and not on the package of Go programs"},
+	{of: "capi/libmscclpp", may: []string{"capi/", "framework/", "collectives", "plugins", "internal/", "plan/attach", "plan/dsl/session", "plan/exec", "plan/schema", "plan/verify"}, why: "it is built on what puts jobs together, and not on the package of Go programs"},
 	{of: "capi", may: nil, test: []string{"", "framework/", "collectives/collectivetest", "launch"}, why: "the folder has the header, and tests that use the library as programs do"},
 	{of: "nccl/torchtest", may: nil, test: []string{"framework/", "collectives/collectivetest"}, why: "tests that have PyTorch use the library"},
 	{of: "nccl", may: nil, test: []string{"framework/", "collectives/collectivetest", "plugins", "transports"}, why: "the library is written in C; the package has tests that use it as programs do"},

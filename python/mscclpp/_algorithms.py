@@ -151,20 +151,23 @@ class Request:
         collective: its name.
         message_size: of the input, in bytes.
         dtype: the DataType, None for elements that have none.
+        op: the ReduceOp, None where the program has not said it.
         world_size, n_ranks_per_node, rank: of the communicator; n_ranks_per_node is 0 where the program has not said it.
-        input_buffer, output_buffer: addresses.
+        input_buffer, output_buffer: addresses; 0 in calls of a communicator's own methods.
         stream: as the call has it.
         hints: what the program has given.
     """
 
     def __init__(self, collective: str, message_size: int, *, dtype: int | None = None, world_size: int = 0, n_ranks_per_node: int = 0, rank: int = 0,
-                 input_buffer: int = 0, output_buffer: int = 0, stream: object = None, hints: Mapping[str, object] | None = None) -> None:
+                 input_buffer: int = 0, output_buffer: int = 0, stream: object = None, hints: Mapping[str, object] | None = None,
+                 op: int | None = None, in_place: bool | None = None) -> None:
+        self.op, self._in_place = op, input_buffer == output_buffer if in_place is None else in_place
         self.collective, self.message_size, self.dtype, self.world_size, self.n_ranks_per_node = collective, message_size, dtype, world_size, n_ranks_per_node
         self.rank, self.input_buffer, self.output_buffer, self.stream, self.hints = rank, input_buffer, output_buffer, stream, dict(hints or {})
 
     def buffer_mode(self) -> str:
         """Return in_place where input and output are one buffer, else out_of_place."""
-        return "in_place" if self.input_buffer == self.output_buffer else "out_of_place"
+        return "in_place" if self._in_place else "out_of_place"
 
 
 class AlgorithmCollection:
@@ -200,7 +203,22 @@ class AlgorithmCollection:
             return None
         return next((a for a in self.get_by_collective(request.collective)
                      if a.is_dsl_algorithm() and a.message_size_range[0] <= request.message_size <= a.message_size_range[1]
-                     and a.constraint.world_size in (0, request.world_size)), None)
+                     and a.constraint.world_size in (0, request.world_size) and a._plan._takes(request)), None)
+
+    def attach(self, comm: Communicator, *, packet_type: int = PacketType.LL16, unverified: bool = False) -> None:
+        """Let the methods of a communicator, and so its torch backend or other users, choose as this collection does. Collective.
+
+        The plans for its number of ranks are registered, in their order, and select() becomes the communicator's selector. What
+        is added to the collection later is not registered. The arguments are those of Communicator.register_plan.
+        """
+        comm = getattr(comm, "communicator", comm)
+        registered: dict[str, ExecutionPlan] = {}
+        for algorithm in self._all:
+            plan = algorithm._plan
+            if plan is not None and plan.ranks == comm.size and registered.get(plan.name) is not plan:
+                comm.register_plan(plan, packet_type=packet_type, unverified=unverified)
+                registered[plan.name] = plan
+        comm.register_selector(self.select)
 
     def run(self, comm: Communicator, collective: str, send: object, recv: object = None, *, op: int | None = None, stream: object = None,
             executor: Executor | None = None, hints: Mapping[str, object] | None = None) -> None:
@@ -215,7 +233,7 @@ class AlgorithmCollection:
         a = resolve(send, f"{collective}: send", stream)
         b = a if recv is None else resolve(recv, f"{collective}: recv", stream)
         chosen = self.select(Request(collective, a.bytes, dtype=a.code, world_size=comm.size, rank=comm.rank, input_buffer=a.address, output_buffer=b.address,
-                                     stream=stream, hints=hints))
+                                     stream=stream, hints=hints, op=op))
         if chosen is not None:
             chosen.run(comm, send, recv, op=op, stream=stream, executor=executor)
             return

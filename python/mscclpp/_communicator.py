@@ -10,6 +10,7 @@ from . import _errors, _lifetime, _streams, _types
 from ._collectives import Collectives
 from ._library import CommOptions, LogFunction, UniqueIdBytes, WriteFunction, library
 from ._objects import Objects, nanoseconds
+from ._selection import Selection
 from ._unique_id import UniqueId
 
 TYPE_CHECKING = False  # checkers of types take it for true
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Communicator"]
 
 
-class Communicator(Collectives, Objects):
+class Communicator(Collectives, Objects, Selection):
     """All ranks of a job, or of a part of it.
 
     Without an id the launcher's variables say rank, size and the meeting point: those of mscclpp-run, torchrun, mpirun
@@ -86,6 +87,7 @@ class Communicator(Collectives, Objects):
         self._host = False  # the short way of NumPy's arrays is open
         self._index = None  # likewise of torch's tensors: the number of the GPU, -1 for the host
         self._device = None
+        self._selector = None
         self._rank = self._size = None
         self._held = None  # buffers of an open group
         self._depth = 0
@@ -114,8 +116,13 @@ class Communicator(Collectives, Objects):
         if code:
             raise self._error(code)
 
-    def _error(self, code: int) -> _errors.Error:
+    def _error(self, code: int) -> BaseException:
         error = self._lib.error(code)
+        problem = self._selector.problem() if self._selector is not None else None
+        if problem is not None:
+            if not isinstance(problem, Exception):  # KeyboardInterrupt, for one
+                return problem
+            error.__cause__ = problem
         if self._closed and code == 3:
             why = f"aborted: {self._aborted}" if self._aborted is not None else "closed"
             return _errors.make(5, f"the communicator was {why}")

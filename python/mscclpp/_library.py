@@ -16,6 +16,7 @@ PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 LogFunction = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 WriteFunction = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)
+SelectorFunction = CFUNCTYPE(c_void_p, c_void_p, c_void_p)
 ProxyFunction = CFUNCTYPE(c_int, c_void_p, c_uint64, c_uint64, c_uint64)
 
 
@@ -45,6 +46,21 @@ class ExecuteOptions(ctypes.Structure):
     """mscclpp_execute_options_t."""
 
     _fields_ = [("size", c_size_t), ("stream", c_void_p), ("op", c_int32), ("packet_bytes", c_int32), ("keep_input", c_int32)]
+
+
+class RegisterOptions(ctypes.Structure):
+    """mscclpp_register_options_t."""
+
+    _fields_ = [("size", c_size_t), ("flags", c_uint32), ("packet_bytes", c_int32)]
+
+
+class SelectorRequest(ctypes.Structure):
+    """mscclpp_request_t."""
+
+    _fields_ = [
+        ("size", c_size_t), ("collective", c_char_p), ("bytes", c_uint64), ("count", c_uint64), ("type", c_int32), ("op", c_int32), ("root", c_int32),
+        ("ranks", c_int32), ("in_place", c_int32),
+    ]
 
 
 _handle, _out, _options = c_void_p, POINTER(c_void_p), c_void_p
@@ -127,6 +143,8 @@ FUNCTIONS = {
     "executor_create": [_handle, _handle, _out],
     "executor_execute": [_handle, c_void_p, c_size_t, c_void_p, c_size_t, c_int32, _options],
     "executor_free": [_handle],
+    "plan_register": [_handle, _handle, _options],
+    "selector_register": [_handle, SelectorFunction, c_void_p],
 }
 _OTHERS = {
     "abi_version": ([], c_uint32),

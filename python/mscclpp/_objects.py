@@ -189,7 +189,12 @@ class RegisteredMemory(_Object):
 
 
 class Window(_Object):
-    """The memory of all ranks: Communicator.window makes it. Collectives use buffers inside in place."""
+    """The memory of all ranks: Communicator.window and Communicator.arrange make it.
+
+    Collectives use buffers inside in place, of arrange() up to the size of the smallest memory. It keeps the memory of this rank, and ends
+    with its close(), with that of the memory, or with the communicator; addresses are not to be used then. All ranks should be through with
+    what reaches a peer, after a barrier(), before one of them ends it.
+    """
 
     _free = "window_free"
 
@@ -198,6 +203,18 @@ class Window(_Object):
         address, size = c_void_p(), c_size_t()
         self._call("window_peer", rank, byref(address), byref(size))
         return address.value or 0, size.value
+
+    def flat(self) -> tuple[int, int]:
+        """Return where kernels of this rank find the memory of rank 0, and by how many bytes that of each rank is behind the one before.
+
+        The second number is a multiple of 4 GiB. A rank's own memory is there, too, beside where peer() says that it is.
+
+        Raises:
+            InvalidUsage: the window is one of Communicator.window, in which memory lies anywhere.
+        """
+        base, stride = c_void_p(), c_size_t()
+        self._call("window_flat", byref(base), byref(stride))
+        return base.value or 0, stride.value
 
     def channels(self) -> list[DeviceHandle]:
         """Make a memory channel to every rank, and return their handles in the order of ranks; that of this rank is 0. Collective."""
@@ -329,6 +346,23 @@ class Objects:
             UnsupportedError: not all ranks share memory.
         """
         return Window(self, self._make("window_create", memory._handle))
+
+    def arrange(self, memory: RegisteredMemory | None, *, private: bool = False) -> Window:
+        """Make a window in which the memory of all ranks is side by side, so that kernels find that of rank r at base + r * stride. Collective.
+
+        This is for GPUs that map each other's memory, and for memory of alloc(), or registered memory of the program that the driver has made
+        with handles that can be exported, at offsets that are alike on all ranks.
+
+        Args:
+            memory: this rank's; None if it has none, and all ranks are to learn that.
+            private: whether collectives do not use the window in place; the same on all ranks.
+
+        Raises:
+            UnsupportedError: a rank cannot take part, on all ranks; the text says which, and why. The communicator works on.
+        """
+        if memory is not None:
+            memory._open()  # for one that has ended would be none
+        return Window(self, self._make("window_arrange", None if memory is None else memory._handle, 1 if private else 0))
 
     def memory_channel(self, peer: int, memory: RegisteredMemory) -> MemoryChannel:
         """Make a memory channel to a peer, which does the same; each gives the memory that it opens to the other."""

@@ -13,6 +13,10 @@ from ._buffers import resolve
 from ._library import ExecuteOptions, WriteFunction, library
 from ._objects import _Object
 
+TYPE_CHECKING = False  # checkers of types take it for true
+if TYPE_CHECKING:
+    from ._algorithms import Request
+
 __all__ = ["ExecutionPlan", "Executor", "PacketType"]
 
 
@@ -82,6 +86,11 @@ class ExecutionPlan:
             "verdict": right, right once, wrong, race, hang or refused; "reason"; "ranks"; "notes".
         """
         return self._answer("plan_check")
+
+    def _takes(self, request: Request) -> bool:
+        """Report whether the size of a call divides into the chunks of every rank, and its reduction is one that plans have."""
+        whole = [self.buffer_alignment * max(1, c["input"]) for c in self.chunks]
+        return all(request.message_size % w == 0 for w in whole) and (request.op is None or request.op < _types.ReduceOp.AVG)
 
     def __repr__(self) -> str:
         return f"<mscclpp.ExecutionPlan {self.name!r}, {self.collective} of {self.ranks} ranks>"

@@ -167,6 +167,27 @@ with comm:
     refused("expected one of", a.to_dlpack, "complex64")
     assert a.__dlpack_device__() == (2, number) and a.__cuda_array_interface__["data"][0] == a.data()
 
+    # Memory of all ranks side by side, of any sizes, which collectives use in place.
+    try:
+        comm.arrange(None if rank else b)
+    except mscclpp.UnsupportedError as problem:
+        assert "no memory was given" in str(problem), problem
+    else:
+        sys.exit("a window without memory of a rank was made")
+    own = comm.alloc((rank + 1) << 16)
+    for private in (False, True):
+        with comm.arrange(own, private=private) as window:
+            base, stride = window.flat()
+            assert stride > 0 and stride % (4 << 30) == 0 and base, (base, stride)
+            assert [window.peer(r) for r in range(2)] == [(own.data() if r == rank else base + r * stride, (r + 1) << 16) for r in range(2)]
+            assert window.channels()[1 - rank].raw != bytes(64) == window.channels()[rank].raw
+            write(own, rank + 1.0), read(own)
+            comm.all_reduce(Interface(own))
+            comm.settle()
+            assert read(own) == {3.0}
+            comm.barrier()
+            comm.settle()
+
     a.write(Floats(*[7] * N))
     assert a.read(8) == bytes(Floats(7, 7))[:8]
     assert utils.get_device_arch(comm) == "sm_90"

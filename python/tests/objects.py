@@ -44,7 +44,11 @@ with comm:
         comm.all_reduce(memory, op=mscclpp.ReduceOp.MAX)  # in place, in the window
         assert view[7] == 11
         refused(mscclpp.InvalidUsage, "rank 2", window.peer, 2)
+        refused(mscclpp.InvalidUsage, "lies anywhere", window.flat)
         comm.barrier()
+    refused(mscclpp.ClosedError, "closed", window.flat)
+    for given in (memory, memory if rank else None):  # on the host nothing maps memory side by side, and the job goes on
+        refused(mscclpp.UnsupportedError, "arrange", comm.arrange, given)
     refused(mscclpp.ClosedError, "closed", window.peer, 0)
 
     source = array.array("B", [40 + rank] * 4096)
@@ -79,6 +83,7 @@ with comm:
     freed.close()
     refused(mscclpp.ClosedError, "closed", comm.all_reduce, freed)
     refused(mscclpp.ClosedError, "closed", freed.read)
+    refused(mscclpp.ClosedError, "memory was closed", comm.arrange, freed)
     for function in (comm.window, lambda m: comm.memory_channel(peer, m), comm.switch_channel):
         refused(mscclpp.Error, "memory", function, freed)
     got = bytearray(100000)

@@ -1,6 +1,7 @@
 """Execution plans: one that the language makes is checked, and run by two ranks."""
 
 import array
+import json
 import sys
 
 import mscclpp
@@ -115,6 +116,86 @@ with mscclpp.Communicator() as comm:
     assert "ring" in {a.name for a in every.get_by_collective("allreduce")} and len(every) > 10
     every.run(comm, "allreduce", sums)
     assert set(sums) == {4}, sums
+
+    # The communicator's own methods use plans that were registered, as a selector chooses.
+    copies = json.loads(text)
+    copies["name"], copies["collective"], copies["inplace"] = "own", "allreduce", False
+    for gpu in copies["gpus"]:
+        place = {"index": 0, "size": 1}
+        ops = [{"name": "copy", "src_buff": [{"type": "i", **place}], "dst_buff": [{"type": "o", **place}]}]
+        gpu.update(input_chunks=1, output_chunks=1, scratch_chunks=0, channels=[], remote_buffers=[], semaphores=[],
+                   threadblocks=[{"id": 0, "ops": ops, "channels": [], "remote_buffer_refs": []}])
+    own = mscclpp.ExecutionPlan.from_json(json.dumps(copies))  # wrong on purpose: results show who has performed a call
+    refused(mscclpp.InvalidUsage, "own is not right, but wrong", comm.register_plan, own)
+    comm.register_plan(own, unverified=True, packet_type=mscclpp.PacketType.LL8)
+    refused(mscclpp.InvalidUsage, "registered already", comm.register_plan, own, unverified=True)
+    assert "own" in comm.query("algorithms.allreduce").split()
+    asked, answer = [], None
+
+    def choose(request):
+        asked.append(request)
+        return answer(request) if callable(answer) else answer
+
+    def reduced(value=lambda: rank + 1, **named):
+        numbers = array.array("i", [value()] * 64)
+        result = array.array("i", [0] * 64)
+        comm.all_reduce(numbers, result, **named)
+        return set(result)
+    assert reduced() == {3}  # the library's tables do not choose a registered plan
+    comm.register_selector(choose)
+    for answer, want in ((None, 3), ("own", rank + 1), ("own", rank + 1), ("ring", 3), (mscclpp.Algorithm(execution_plan=own), rank + 1), (None, 3)):
+        assert reduced() == {want}, answer
+    last = asked[-1]
+    assert len(asked) == 6 and (last.collective, last.message_size, last.world_size, last.rank) == ("allreduce", 256, 2, rank)
+    assert (last.dtype, last.op, last.buffer_mode()) == (mscclpp.DataType.int32, mscclpp.ReduceOp.SUM, "out_of_place")
+    assert reduced(algorithm="own") == {rank + 1} and len(asked) == 6
+    comm.all_reduce(array.array("i", [0] * 64))
+    comm.reduce_scatter(array.array("i", [0] * 64), array.array("i", [0] * 32), op=mscclpp.ReduceOp.MAX)
+    assert asked[-2].buffer_mode() == "in_place" and asked[-1].message_size == 256 and asked[-1].op == mscclpp.ReduceOp.MAX
+    answer = "no such"
+    refused(mscclpp.InvalidUsage, '"no such"', reduced)
+
+    def answer(request):
+        raise LookupError("in a selector")
+    try:
+        reduced()
+    except mscclpp.InvalidUsage as problem:
+        assert isinstance(problem.__cause__, LookupError) and "raised LookupError" in str(problem), problem
+    else:
+        sys.exit("nothing was raised")
+
+    def answer(request):
+        raise KeyboardInterrupt
+    refused(KeyboardInterrupt, "", reduced)
+    refused(mscclpp.InvalidUsage, "a function of a request", comm.register_selector, 5)
+    with comm.split(0) as other:
+        numbers = array.array("i", [rank + 1])
+        other.all_reduce(numbers)  # has neither
+        assert set(numbers) == {3}
+    comm.register_selector(None)
+    assert reduced() == {3}
+
+    # A collection chooses for the methods; without a selector the first plan that serves a call.
+    with comm.split(0) as other:
+        keeps = AlgorithmCollectionBuilder()
+        keeps.add_algorithm_builder(mscclpp.Algorithm(execution_plan=own))
+        refused(mscclpp.InvalidUsage, "own is not right", keeps.build().attach, other)
+        keeps.build().attach(other, unverified=True)
+        for count, op, want in ((64, mscclpp.ReduceOp.MAX, rank + 1), (3, mscclpp.ReduceOp.SUM, 3), (64, mscclpp.ReduceOp.AVG, 1)):
+            numbers = array.array("i", [rank + 1] * count)
+            other.all_reduce(numbers, op=op)
+            assert set(numbers) == {want}, (count, op, numbers)
+    first = AlgorithmCollectionBuilder()
+    first.add_algorithm_builder(made)
+    first.build().attach(comm)
+    clear()
+    comm.all_gather(view, whole)  # by the plan, as the first that serves the call
+    right()
+    odd = array.array("i", [rank] * 3)
+    three = array.array("i", [0] * 6)
+    comm.all_gather(odd, three)  # 12 bytes are not for it
+    assert three == array.array("i", [0] * 3 + [1] * 3)
+    comm.register_selector(None)
 
     # A ring of triggers that the program takes itself.
     with mscclpp.Fifo(comm, 16) as fifo:
