@@ -1,6 +1,6 @@
 """torch.distributed on CPU tensors: the backend mscclpp compared with gloo, by turns in one run.
 
-    mscclpp-run -n 2 -- python torch_cpu.py [largest size in bytes [rounds]] >2-ranks.jsonl
+    mscclpp-run -n 2 -- python torch_cpu.py [largest size in bytes [rounds [operation]]] >2-ranks.jsonl
     python torch_cpu.py summary 2-ranks.*.jsonl
 
 A round of one operation and size is a block of calls over each backend, in an order that alternates; a block's time is that of its
@@ -38,6 +38,7 @@ import mscclpp.torch  # noqa: E402, F401 - registers the backend
 
 LARGEST = int(sys.argv[1]) if len(sys.argv) > 1 else 16 << 20
 ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 9
+ONLY = sys.argv[3:4]
 torch.set_num_threads(1)
 limit = datetime.timedelta(seconds=300)
 dist.init_process_group("gloo", timeout=limit)
@@ -96,6 +97,8 @@ n = 1024
 while n <= LARGEST:
     both = zip(operations(n // 4, groups["gloo"]), operations(n // 4, groups["mscclpp"]))
     for (name, theirs), (_, ours) in both:
+        if ONLY and name not in ONLY:
+            continue
         calls = max(2, min(100, (2 << 20) // n))
         for call in (theirs, ours):
             block(call, 3)

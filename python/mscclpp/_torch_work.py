@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 import queue
 import threading
@@ -29,16 +30,30 @@ class Work(dist.Work):
         super().__init__()
         self._group, self._results = group, results
         self._problem = None
-        self._done = None if done else threading.Event()
+        self._is_done = done
+        self._worker = None  # that will do it, or does
+        self._waiting = None  # an event, once somebody waits
         self._future = None
 
     def _finish(self, problem: BaseException | None) -> None:
         with _settling:
             self._problem = problem
-            self._done.set()
-            future = self._future
+            self._is_done, self._worker = True, None
+            waiting, future = self._waiting, self._future
+        if waiting is not None:
+            waiting.set()
         if future is not None:
             self._settle(future)
+
+    def _ends(self, limit: float) -> bool:
+        """Wait until it is done, at most so many seconds, and report whether it is."""
+        with _settling:
+            if self._is_done:
+                return True
+            if self._waiting is None:
+                self._waiting = threading.Event()
+            waiting = self._waiting
+        return waiting.wait(limit) or self._is_done
 
     def _settle(self, future) -> None:
         if self._problem is None:
@@ -47,7 +62,7 @@ class Work(dist.Work):
             future.set_exception(self._problem)
 
     def is_completed(self) -> bool:
-        return self._done is None or self._done.is_set()
+        return self._is_done
 
     def is_success(self) -> bool:
         return self.is_completed() and self._problem is None
@@ -56,12 +71,17 @@ class Work(dist.Work):
         return self._problem
 
     def wait(self, timeout=None) -> bool:
-        """Wait until it is done, at most timeout; raise what it failed with."""
-        if self._done is not None and not self._done.is_set():
-            limit = seconds(timeout)
-            if not self._done.wait(self._group._limit if limit is None else limit) and not self._done.is_set():
+        """Wait until it is done, at most timeout; raise what it failed with.
+
+        What its worker has not begun this thread does itself, which saves two wake-ups. A call with a time limit of its own leaves it to the worker.
+        """
+        if not self._is_done:
+            limit, worker = seconds(timeout), self._worker
+            if limit is None and worker is not None:
+                worker.help(self)
+            if not self._is_done and not self._ends(self._group._limit if limit is None else limit):
                 self._group._expire(limit)
-                self._done.wait(10)  # the abort ends it
+                self._ends(10)  # the abort ends it
                 if self._problem is None:
                     raise self._group._overdue(limit)
         if self._problem is not None:
@@ -90,10 +110,12 @@ class Work(dist.Work):
 
 
 class Worker:
-    """A thread that does what it is given, in this order."""
+    """A thread that does what it is given, in this order; or one that waits for a work does it, where the thread has not begun."""
 
     def __init__(self, name: str) -> None:
-        self._queue: queue.SimpleQueue = queue.SimpleQueue()
+        self._jobs: collections.deque = collections.deque()
+        self._turn = threading.Lock()  # of whoever does a job
+        self._wake: queue.SimpleQueue = queue.SimpleQueue()
         self._waiting = 0
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -106,14 +128,23 @@ class Worker:
     def put(self, function, work: Work) -> None:
         with self._lock:
             self._waiting += 1
-        self._queue.put((function, work))
+        work._worker = self
+        self._jobs.append((function, work))
+        self._wake.put(True)
 
-    def _run(self) -> None:
-        while True:
-            job = self._queue.get()
-            if job is None:
+    def help(self, work: Work) -> None:
+        """Do jobs up to a work, until it is done or another thread does one."""
+        while not work._is_done and self._turn.acquire(False):
+            self._next()
+        if self._jobs:  # for which the thread was woken, when it was not its turn
+            self._wake.put(True)
+
+    def _next(self) -> None:
+        """Do the first job, if there is one. The caller has taken the turn, which ends before the work's callbacks are called."""
+        try:
+            if not self._jobs:
                 return
-            function, work = job
+            function, work = self._jobs.popleft()
             problem = None
             try:
                 function()
@@ -121,11 +152,20 @@ class Worker:
                 problem = p
             with self._lock:
                 self._waiting -= 1
-            work._finish(problem)
-            del job, function, work, problem
+        finally:
+            self._turn.release()
+        work._finish(problem)
+
+    def _run(self) -> None:
+        while self._wake.get():
+            if self._jobs and self._turn.acquire(False):
+                self._next()
+        while self._jobs:
+            self._turn.acquire()
+            self._next()
 
     def stop(self) -> None:
-        self._queue.put(None)
+        self._wake.put(False)
 
     def join(self, timeout: float) -> None:
         if self._thread is not threading.current_thread():
