@@ -5,7 +5,7 @@
 #   lib/libmscclpp.so.1                the C library, which finds the plugins beside itself
 #   lib/mscclpp/libnccl.so.2           the NCCL-compatible library, where no loader finds it by chance
 #   lib/pkgconfig/mscclpp.pc           how to compile and link with it
-#   include/mscclpp.h                  its header
+#   include/mscclpp.h, mscclpp_*.h      its headers
 #   include/mscclpp/                   headers for device code
 #   include/mscclpp/nccl/nccl.h        NCCL's interface
 #   share/doc/mscclpp/                 licenses, of this project and of what it contains
@@ -17,7 +17,7 @@ root=${DESTDIR:-}${PREFIX:-/usr/local}
 lib=$root/lib/mscclpp
 if [ "${1:-}" = --remove ]; then
 	for p in bin/mscclpp-*; do rm -f "$root/bin/${p##*/}"; done
-	rm -f "$root/lib/libmscclpp.so.1" "$root/lib/libmscclpp.so" "$root/lib/pkgconfig/mscclpp.pc" "$root/include/mscclpp.h"
+	rm -f "$root/lib/libmscclpp.so.1" "$root/lib/libmscclpp.so" "$root/lib/pkgconfig/mscclpp.pc" "$root/include/mscclpp.h" "$root/include/mscclpp_inference.h"
 	rm -rf "$lib" "$root/include/mscclpp" "$root/share/doc/mscclpp" "$root/share/mscclpp"
 	exit 0
 fi
@@ -38,7 +38,7 @@ done
 install -m 644 framework/kernel/include/mscclpp/* framework/device/native/include/mscclpp/* "$root/include/mscclpp"
 install -m 644 bin/lib/libmscclpp.so.1 "$root/lib"
 ln -sf libmscclpp.so.1 "$root/lib/libmscclpp.so"
-install -m 644 capi/mscclpp.h "$root/include"
+install -m 644 capi/mscclpp.h capi/mscclpp_inference.h "$root/include"
 install -m 644 bin/lib/libnccl.so.2 "$lib"
 ln -sf libnccl.so.2 "$lib/libnccl.so"
 install -d "$root/include/mscclpp/nccl"
@@ -56,7 +56,7 @@ Libs: -L\${libdir} -lmscclpp
 Cflags: -I\${includedir}
 END
 install -m 644 LICENSE THIRD_PARTY_NOTICES "$root/share/doc/mscclpp"
-for d in collectives/kernels plan/kernels collectives/image transports/shm/kernels framework/kernel/actor/kernels framework/device/conformance/kernels; do
+for d in collectives/kernels plan/kernels inference/kernels collectives/image transports/shm/kernels framework/kernel/actor/kernels framework/device/conformance/kernels; do
 	install -d "$root/share/mscclpp/$d"
 	for f in "$d"/*.h "$d"/*.cc "$d"/kernels.json; do
 		[ ! -e "$f" ] || install -m 644 "$f" "$root/share/mscclpp/$d"

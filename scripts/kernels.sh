@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.."
 verb=${1:-build}
 cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mscclpp-go
 folders=
-for manifest in collectives/image collectives/internal/*/image plan/image framework/kernel/actor/image transports/*/image; do
+for manifest in collectives/image collectives/internal/*/image plan/image inference/image framework/kernel/actor/image transports/*/image; do
 	[ ! -f "$manifest/manifest.json" ] || folders="$folders --images $manifest"
 done
 
@@ -41,11 +41,11 @@ if [ "$verb" = registers ]; then
 	exit 0
 fi
 found=0
-for spec in transports/*/kernels/kernels.json collectives/image/kernels.json collectives/internal/scaling/kernels/kernels.json plan/image/kernels.json framework/kernel/actor/kernels/kernels.json framework/device/hip/kernels/kernels.json; do
+for spec in transports/*/kernels/kernels.json collectives/image/kernels.json collectives/internal/scaling/kernels/kernels.json plan/image/kernels.json inference/image/kernels.json framework/kernel/actor/kernels/kernels.json framework/device/hip/kernels/kernels.json; do
 	[ -f "$spec" ] || continue
 	# The actor is for tests, which build what they need of it for the CPU. Transports
 	# build the collectives for the CPU as part of their own.
-	case $verb:$spec in build:framework/* | build:collectives/* | build:plan/*) continue ;; esac
+	case $verb:$spec in build:framework/* | build:collectives/* | build:plan/* | build:inference/*) continue ;; esac
 	found=1
 	owner=${spec%/kernels.json}
 	owner=${owner%/kernels} # of a transport…

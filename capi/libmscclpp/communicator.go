@@ -28,10 +28,11 @@ const (
 	kindExecutor
 	kindModule
 	kindKernel
+	kindWorkspace
 )
 
 // table has the objects that the program holds.
-var table = handles.New("communicator", "memory", "window", "channel", "proxy", "plan program", "plan", "executor", "module", "kernel")
+var table = handles.New("communicator", "memory", "window", "channel", "proxy", "plan program", "plan", "executor", "module", "kernel", "workspace")
 
 // job holds the parts that a communicator shares with those that were split off: device, transports and
 // the links to the other ranks. The last one closes it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 
 from . import _errors
 
@@ -60,6 +60,22 @@ class SelectorRequest(ctypes.Structure):
     _fields_ = [
         ("size", c_size_t), ("collective", c_char_p), ("bytes", c_uint64), ("count", c_uint64), ("type", c_int32), ("op", c_int32), ("root", c_int32),
         ("ranks", c_int32), ("in_place", c_int32),
+    ]
+
+
+class WorkspaceOptions(ctypes.Structure):
+    """mscclpp_workspace_options_t."""
+
+    _fields_ = [("size", c_size_t), ("scratch_bytes", c_size_t)]
+
+
+class NormCall(ctypes.Structure):
+    """mscclpp_norm_call_t."""
+
+    _fields_ = [
+        ("size", c_size_t), ("stream", c_void_p), ("tokens", c_size_t), ("hidden", c_size_t), ("type", c_int32), ("norm", c_int32),
+        ("quantization", c_int32), ("shots", c_int32), ("epsilon", c_float), ("input", c_void_p), ("residual", c_void_p),
+        ("weight", c_void_p), ("bias", c_void_p), ("output", c_void_p), ("residual_out", c_void_p), ("scales", c_void_p), ("scale", c_void_p),
     ]
 
 
@@ -145,6 +161,9 @@ FUNCTIONS = {
     "executor_free": [_handle],
     "plan_register": [_handle, _handle, _options],
     "selector_register": [_handle, SelectorFunction, c_void_p],
+    "workspace_create": [_handle, _options, _out],
+    "workspace_free": [_handle],
+    "all_reduce_norm": [_handle, _options],
 }
 _OTHERS = {
     "abi_version": ([], c_uint32),

@@ -20,6 +20,7 @@ var families = []struct {
 	{kernellist.Reduce, kernellist.Types()},
 	{"move", []string{""}},
 	{kernellist.Plan, kernellist.Types()},
+	{kernellist.Inference, kernellist.InferenceTypes()},
 	{kernellist.Actor, []string{""}},
 }
 
@@ -37,6 +38,7 @@ var kernels = sync.OnceValue(func() []framework.KernelInfo {
 		list("move", "transfers", "chunk", framework.KindMemory),
 		list("move", "barrier", "signal", framework.KindMemory),
 		list(kernellist.Plan, kernellist.Plan, "execute", framework.KindMemory),
+		list(kernellist.Inference, kernellist.Inference, "allreduce_norm", framework.KindMemory),
 		[]framework.KernelInfo{kernellist.ActorOver(framework.KindMemory, framework.KindPort, framework.KindSwitch)},
 	)
 })

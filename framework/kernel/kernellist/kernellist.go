@@ -38,10 +38,12 @@ const (
 	Transfers = "transfers"
 	// Plan is the kernel that runs execution plans, and its family: an image for each type.
 	Plan = "plan"
+	// Inference are kernels that add up and do what follows in a model, and their family: an image for each type that models have.
+	Inference = "inference"
 )
 
 // Collectives lists everything that KernelInfo.Collective can be.
-func Collectives() []string { return append(collective.Names(), Steps, Transfers, Plan) }
+func Collectives() []string { return append(collective.Names(), Steps, Transfers, Plan, Inference) }
 
 // Collective describes the kernel of an algorithm, for all types.
 func Collective(family, collective, algorithm string, channel framework.Kind) framework.KernelInfo {
@@ -51,6 +53,9 @@ func Collective(family, collective, algorithm string, channel framework.Kind) fr
 	}
 	if computes(collective, algorithm) {
 		k.Ops = Ops()
+	}
+	if collective == Inference {
+		k.Types = InferenceTypes()
 	}
 	return k
 }
@@ -84,6 +89,11 @@ func Types() []string {
 		names[i] = kernel.DataType(i).String()
 	}
 	return names
+}
+
+// InferenceTypes names the element types of the kernels for inference.
+func InferenceTypes() []string {
+	return []string{kernel.Float32.String(), kernel.Float16.String(), kernel.BFloat16.String()}
 }
 
 // Ops names all reductions, in the order of their numbers.

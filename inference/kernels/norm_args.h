@@ -1,0 +1,78 @@
+// The argument of the kernel that adds the inputs of all ranks up, adds the residual, and normalizes the rows. Plain data:
+// the host fills it. inference/layout.go is the Go twin; a test compares sizes and offsets. Because of the line below a
+// hash of this file, without comments, is in the manifest of every image.
+//
+// mscclpp:layout
+#ifndef MSCCLPP_INFERENCE_NORM_ARGS_H_
+#define MSCCLPP_INFERENCE_NORM_ARGS_H_
+
+#include <mscclpp/layout.h>
+
+namespace mscclpp {
+namespace inference {
+
+// The elements of the output.
+enum Quantized : uint32_t {
+  kNotQuantized = 0,
+  kE4M3PerToken = 1,   // the kernel writes a scale for each row
+  kE4M3PerTensor = 2,  // the caller gives one scale
+  kInt8PerToken = 3,
+  kInt8PerTensor = 4
+};
+
+enum NormFlag : uint32_t {
+  kTwoShot = 1,    // a row is added up by one rank, which sends the sum to the others
+  kLayerNorm = 2   // rows lose their mean first
+};
+
+// In device memory, private to the rank: replays of a graph go on where the last launch ended.
+struct NormState {
+  uint64_t launches;  // that have ended
+  uint32_t finished;  // blocks of this launch that have ended
+  uint32_t left;      // not 0: a launch was left before its end
+  uint32_t apart;     // 1 + a rank that is in another call
+  uint32_t pad[11];
+};
+static_assert(sizeof(NormState) == 64, "layout");
+
+// Memory that the ranks open to each other begins with notices: two for each rank, by turns.
+struct NormNotice {
+  uint32_t signature;  // of the call
+  uint32_t launch;     // its number, without 0
+};
+static_assert(sizeof(NormNotice) == 8, "layout");
+
+struct NormArgs {
+  WaitControl* control;
+  NormState* state;
+  char* const* peers;    // by rank: memory that it opens, as it is reached here
+  float* room;           // of this rank alone: words for sums of blocks, where a target has no shared memory
+  const char* input;
+  const char* residual;  // null: there is none
+  const char* weight;
+  const char* bias;      // of the norm; null: there is none
+  char* output;
+  char* residual_out;    // the sum, and the residual
+  float* scales;         // of rows; null: the output has none
+  const float* scale;    // of the tensor
+  uint64_t notices;      // bytes that they take
+  uint64_t half;         // bytes of a half of the memory behind
+  uint32_t signature;
+  uint32_t tokens;
+  uint32_t hidden;
+  uint32_t rank;
+  uint32_t ranks;
+  uint32_t kernel;       // for reports
+  uint32_t flags;
+  uint32_t quantized;
+  float epsilon;
+  uint32_t pad[3];
+};
+static_assert(sizeof(NormArgs) == 160, "layout");
+
+// The channel of a report that says: the peer has begun another call.
+constexpr uint32_t kApart = 0xfffffffeu;
+
+}  // namespace inference
+}  // namespace mscclpp
+#endif  // MSCCLPP_INFERENCE_NORM_ARGS_H_

@@ -1,0 +1,197 @@
+package inference
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+)
+
+// Norm is how rows are normalized.
+type Norm uint32
+
+// The norms. RMSNorm is the default.
+const (
+	RMSNorm   Norm = iota // x / sqrt(mean(x²) + ε) · weight
+	LayerNorm             // (x - mean(x)) / sqrt(var(x) + ε) · weight
+)
+
+// Quantization is what the elements of an output are, if not those of the input.
+type Quantization uint32
+
+// The quantizations: an element is the normalized one, rounded to the type of the input and divided by a scale.
+const (
+	NotQuantized  Quantization = iota
+	E4M3PerToken               // 8-bit floats; the scale of a row is written: its largest magnitude over 448
+	E4M3PerTensor              // 8-bit floats; one scale is given
+	Int8PerToken               // integers; the scale of a row is written: its largest magnitude over 127
+	Int8PerTensor              // integers; one scale is given
+	quantizations
+)
+
+// Shots are how the inputs of ranks are added up.
+type Shots uint32
+
+// Automatic chooses by the size. OneShot has every rank send its input to all others, and add all up; TwoShot sends a row to
+// one rank, which adds it up and sends the sum to the others.
+const (
+	Automatic Shots = iota
+	OneShot
+	TwoShot
+)
+
+// NormCall is one call of AllReduceNorm. All ranks pass the same numbers, and the same residual, weight and bias. Buffers
+// are rows without gaps, aligned to 16 bytes. Output may be Input, and ResidualOut may be Input or Residual; other
+// buffers do not overlap those that are written.
+type NormCall struct {
+	Norm           Norm
+	Quantization   Quantization
+	Shots          Shots
+	Type           kernel.DataType // f16, bf16 or f32, of all buffers but a quantized output
+	Tokens, Hidden int             // rows, and elements of one: a multiple of 8
+	Epsilon        float32
+
+	Input       unsafe.Pointer // of this rank, to be added up
+	Residual    unsafe.Pointer // nil: there is none
+	Weight      unsafe.Pointer // one row
+	Bias        unsafe.Pointer // one row, added behind the weight; nil: there is none
+	Output      unsafe.Pointer // the normalized rows
+	ResidualOut unsafe.Pointer // the sum of all ranks and the residual
+	Scales      unsafe.Pointer // f32, one for each row, written: of quantization per token
+	Scale       unsafe.Pointer // f32, one, read: of quantization per tensor
+
+	Stream device.Stream
+}
+
+// mostHidden bounds rows, and mostTokens calls.
+const mostHidden, mostTokens = 1 << 20, 1 << 30
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: all_reduce_norm: "+format, append([]any{framework.ErrInvalid}, args...)...)
+}
+
+// check says what is wrong with a call.
+func (c *NormCall) check() error {
+	switch {
+	case c.Type != kernel.Float16 && c.Type != kernel.BFloat16 && c.Type != kernel.Float32:
+		return invalid("elements of %v: expected f16, bf16 or f32", c.Type)
+	case c.Hidden <= 0 || c.Hidden%8 != 0 || c.Hidden > mostHidden:
+		return invalid("rows of %d elements: expected a multiple of 8, at most %d", c.Hidden, mostHidden)
+	case c.Tokens < 0 || c.Tokens > mostTokens:
+		return invalid("%d rows: expected 0 to %d", c.Tokens, mostTokens)
+	case c.Norm > LayerNorm:
+		return invalid("norm %d: expected 0 (RMSNorm) or 1 (LayerNorm)", c.Norm)
+	case c.Quantization >= quantizations:
+		return invalid("quantization %d: expected 0 to %d", c.Quantization, quantizations-1)
+	case c.Shots > TwoShot:
+		return invalid("shots %d: expected 0 (automatic), 1 or 2", c.Shots)
+	case !(c.Epsilon >= 0) || math.IsInf(float64(c.Epsilon), 0):
+		return invalid("epsilon %v: expected a finite number, 0 or more", c.Epsilon)
+	}
+	return nil
+}
+
+// buffer is one of a call.
+type buffer struct {
+	name    string
+	at      unsafe.Pointer
+	bytes   uint64
+	written bool
+	may     bool // be nil
+	align   uintptr
+}
+
+func (c *NormCall) buffers() [8]buffer {
+	row := uint64(c.Hidden) * uint64(c.Type.Size())
+	rows := uint64(c.Tokens) * row
+	out, outAlign := rows, uintptr(16)
+	if c.Quantization != NotQuantized {
+		out, outAlign = uint64(c.Tokens)*uint64(c.Hidden), 8
+	}
+	var scales, scale uint64
+	switch c.Quantization {
+	case E4M3PerToken, Int8PerToken:
+		scales = 4 * uint64(c.Tokens)
+	case E4M3PerTensor, Int8PerTensor:
+		scale = 4
+	}
+	return [8]buffer{
+		{"input", c.Input, rows, false, false, 16},
+		{"residual", c.Residual, rows, false, true, 16},
+		{"weight", c.Weight, row, false, false, 16},
+		{"bias", c.Bias, row, false, true, 16},
+		{"output", c.Output, out, true, false, outAlign},
+		{"residual_out", c.ResidualOut, rows, true, false, 16},
+		{"scales", c.Scales, scales, true, scales == 0, 4},
+		{"scale", c.Scale, scale, false, scale == 0, 4},
+	}
+}
+
+// checkBuffers says what is wrong with the buffers of a call.
+func (c *NormCall) checkBuffers() error {
+	list := c.buffers()
+	for i := range list {
+		b := &list[i]
+		switch {
+		case b.at == nil && !b.may:
+			return invalid("%s is nil", b.name)
+		case b.at != nil && b.bytes == 0:
+			return invalid("%s was given, which a call with quantization %d does not have", b.name, c.Quantization)
+		case uintptr(b.at)%b.align != 0:
+			return invalid("%s begins at %#x: expected a multiple of %d bytes", b.name, uintptr(b.at), b.align)
+		}
+	}
+	for i := range list {
+		for k := range i {
+			a, b := &list[k], &list[i]
+			if !a.written && !b.written || a.at == nil || b.at == nil || !touch(a, b) || c.together(a, b) {
+				continue
+			}
+			return invalid("%s and %s overlap: expected that output is input or apart, residual_out input, residual or apart, and others apart", a.name, b.name)
+		}
+	}
+	return nil
+}
+
+// together reports whether two buffers may be one.
+func (c *NormCall) together(a, b *buffer) bool {
+	if a.at != b.at || a.bytes != b.bytes {
+		return false
+	}
+	switch b.name {
+	case "output":
+		return a.name == "input"
+	case "residual_out":
+		return a.name == "residual" || a.name == "input" && c.Output != c.Input
+	}
+	return false
+}
+
+// touch reports whether two buffers have a byte in common.
+func touch(a, b *buffer) bool {
+	x, y := uint64(uintptr(a.at)), uint64(uintptr(b.at))
+	return x < y+b.bytes && y < x+a.bytes
+}
+
+// signature tells calls apart: launches of all ranks have the same.
+func (a *normArgs) signature(t kernel.DataType) uint32 {
+	present := uint32(0)
+	if a.Residual != 0 {
+		present = 1
+	}
+	if a.Bias != 0 {
+		present |= 2
+	}
+	const prime = 16777619
+	sum := uint32(2166136261)
+	for _, x := range [8]uint32{uint32(t), a.Tokens, a.Hidden, a.Flags, a.Quantized, math.Float32bits(a.Epsilon), present, a.Ranks} {
+		for range 4 {
+			sum = (sum ^ x&0xff) * prime
+			x >>= 8
+		}
+	}
+	return sum
+}
