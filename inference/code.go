@@ -45,7 +45,7 @@ func (x *code) find(c *comm.Communicator) error {
 	if _, err := embedded(c.Device().Info(), kernel.BFloat16); err == nil {
 		return nil
 	}
-	return c.NoKernel("kernels for inference", layout(), func(k framework.KernelInfo) bool { return k.Collective == family })
+	return c.NoKernel("inference", layout(), func(k framework.KernelInfo) bool { return k.Collective == family })
 }
 
 // threads is how many of a block's threads the kernel takes.

@@ -13,6 +13,12 @@ func TestTorchOperations(t *testing.T) {
 	done(t, p, 3, "-W", "ignore", "tests/torch_operations.py")
 }
 
+// The operators for inference are right, traced by torch and not, and refuse other tensors than those that they serve.
+func TestTorchInference(t *testing.T) {
+	p := newest(t, "torch 2.11", hasTorch)
+	done(t, p, 3, "-W", "ignore", "tests/torch_inference.py")
+}
+
 // Each operation of torch 2.11's class of process groups, and each function of torch.distributed, is called once over the backend and
 // over gloo; a name that neither was called nor is known for what it is fails the test.
 func TestTorchAudit(t *testing.T) {

@@ -44,6 +44,8 @@ func TestClaimsMatchSources(t *testing.T) {
 		case kernellist.Actor:
 		case kernellist.Plan:
 			source = filepath.Join("..", "..", "plan", "kernels", f.Name+"_family.h")
+		case kernellist.Inference:
+			source = filepath.Join("..", "..", "inference", "kernels", "norm_family.h")
 		default:
 			source = filepath.Join("..", "..", "collectives", "kernels", f.Name+"_family.h")
 		}
@@ -75,7 +77,7 @@ func TestImagesThatAreNotBuilt(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := must[framework.Description](t)(tr.Describe(bound(t)))
-	if len(d.Images) != len(archs)*(2*int(kernel.DataTypes)+2) || len(d.Kernels) != len(kernels()) {
+	if len(d.Images) != len(archs)*(2*int(kernel.DataTypes)+len(kernellist.InferenceTypes())+2) || len(d.Kernels) != len(kernels()) {
 		t.Fatalf("%d images, %d kernels", len(d.Images), len(d.Kernels))
 	}
 	for _, i := range d.Images {

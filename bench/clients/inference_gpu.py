@@ -1,0 +1,166 @@
+"""All-reduce + residual + norm in one kernel, on GPUs: right against float64, and its times beside NCCL's all-reduce with torch's norm.
+
+    torchrun --standalone --nproc-per-node N bench/clients/inference_gpu.py [--quick] [--json FILE]
+
+Times are microseconds of one call among STEPS dependent ones in a CUDA graph: the median of replays, of the slowest rank. All
+columns of a line are measured by turns, in one run.
+"""
+import argparse
+import json
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch.nn.functional import layer_norm, rms_norm
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
+import mscclpp.torch_ops  # noqa: E402
+from common import DEVICE, RANK, SIZE, expect, graph_of, median, row, start, time_of  # noqa: E402
+
+arguments = argparse.ArgumentParser()
+arguments.add_argument("--quick", action="store_true", help="few sizes")
+arguments.add_argument("--json", help="a file for the rows")
+arguments = arguments.parse_args()
+EPSILON, STEPS = 1e-5, 40
+ops = torch.ops.mscclpp
+rows = []
+
+
+def data(dtype, tokens, hidden, seed):
+    """Return this rank's input, and residual, weight and bias, which are those of all ranks."""
+    own = torch.Generator(DEVICE).manual_seed(1000 * seed + RANK + 1)
+    shared = torch.Generator(DEVICE).manual_seed(1000 * seed)
+    x = torch.randn(tokens, hidden, device=DEVICE, generator=own).to(dtype)
+    residual = torch.randn(tokens, hidden, device=DEVICE, generator=shared).to(dtype)
+    weight, bias = (torch.randn(hidden, device=DEVICE, generator=shared).to(dtype) for _ in range(2))
+    return x, residual, weight, bias
+
+
+def within(what, got, want, slack):
+    error = (got.double() - want).abs() - slack
+    expect(bool((error <= 0).all()), f"{what}: an error of at most the slack, not {error.max().item()} more")
+
+
+def same(what, *tensors):
+    """All ranks have the same bits."""
+    for t in tensors:
+        bits = t.contiguous().view(torch.uint8).view(-1)
+        first = bits.clone()
+        dist.broadcast(first, 0)
+        expect(torch.equal(bits, first), f"{what}: one result on all ranks")
+
+
+def check(dtype, tokens, hidden, shots):
+    what = f"{dtype} {tokens}x{hidden} shots={shots}"
+    unit = {torch.float32: 2e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}[dtype]
+    x, residual, weight, bias = data(dtype, tokens, hidden, tokens + hidden)
+    parts = [torch.empty_like(x) for _ in range(SIZE)]
+    dist.all_gather(parts, x)
+    total = sum(p.double() for p in parts) + residual.double()
+    space = mscclpp.torch_ops._space("", x)
+
+    def call(**more):
+        output = torch.empty(x.shape, dtype=more.pop("dtype", dtype), device=DEVICE)
+        summed = torch.empty_like(x)
+        at = {"input": x, "residual": residual, "weight": weight, "output": output, "residual_out": summed}
+        at |= {k: more.pop(k) for k in ("bias", "scales", "scale") if k in more}
+        space._norm({k: t.data_ptr() for k, t in at.items()}, tokens, hidden, mscclpp.torch_ops._CODES[dtype], EPSILON, more.get("norm", 0),
+                    more.get("quantization", 0), shots, torch.cuda.current_stream().cuda_stream)
+        torch.cuda.synchronize()
+        within(what + " sum", summed, total, unit * total.abs() + 1e-5)
+        same(what, output, summed)
+        return output, summed.double()
+
+    for _ in range(3):
+        output, s = call()
+        want = rms_norm(s, (hidden,), weight.double(), EPSILON)
+        within(what, output, want, unit * want.abs() + 1e-4)
+    output, s = call(norm=1, bias=bias)
+    want = layer_norm(s, (hidden,), weight.double(), bias.double(), EPSILON)
+    within(what + " layer norm", output, want, unit * want.abs() + 1e-3)
+    for quantization, kind in ((1, torch.float8_e4m3fn), (2, torch.float8_e4m3fn), (3, torch.int8), (4, torch.int8)):
+        scale = torch.full((tokens, 1) if quantization % 2 else (1,), 0.03, device=DEVICE)
+        output, s = call(quantization=quantization, dtype=kind, **{"scales" if quantization % 2 else "scale": scale})
+        want = rms_norm(s, (hidden,), weight.double(), EPSILON)
+        limit = (448 if kind == torch.float8_e4m3fn else 127) * scale.double()
+        want = torch.maximum(torch.minimum(want, limit), -limit)
+        slack = unit * want.abs() + scale.double() * 0.51 + (want.abs() / 15 if kind == torch.float8_e4m3fn else 0)
+        within(f"{what} quantization {quantization}", output.double() * scale.double(), want, slack)
+
+
+def graphs(tokens, hidden, dtype):
+    """Yield a name and a graph of STEPS dependent calls, for each way."""
+    x, residual, weight, _ = data(dtype, tokens, hidden, 7)
+    space, code = mscclpp.torch_ops._space("", x), mscclpp.torch_ops._CODES[dtype]
+    scales = torch.empty(tokens, 1, device=DEVICE)
+    eight = torch.empty(tokens, hidden, dtype=torch.float8_e4m3fn, device=DEVICE)
+    at = {"input": x.data_ptr(), "residual": residual.data_ptr(), "weight": weight.data_ptr(), "output": x.data_ptr(), "residual_out": residual.data_ptr()}
+
+    def fused(shots):
+        return lambda: space._norm(at, tokens, hidden, code, EPSILON, 0, 0, shots, torch.cuda.current_stream().cuda_stream)
+
+    def quantized():
+        to = at | {"output": eight.data_ptr(), "scales": scales.data_ptr()}
+        space._norm(to, tokens, hidden, code, EPSILON, 0, 1, 0, torch.cuda.current_stream().cuda_stream)
+
+    def nccl():
+        dist.all_reduce(x)
+        residual.add_(x)
+        x.copy_(rms_norm(residual, (hidden,), weight, EPSILON))
+
+    def plain():
+        dist.all_reduce(x)
+        x.mul_(1.0 / SIZE)
+
+    yield "one-shot", graph_of(fused(1), STEPS)
+    yield "two-shot", graph_of(fused(2), STEPS)
+    yield "chosen", graph_of(fused(0), STEPS)
+    yield "fp8", graph_of(quantized, STEPS)
+    yield "nccl+norm", graph_of(nccl, STEPS)
+    yield "nccl", graph_of(plain, STEPS)
+
+
+def measure(tokens, hidden, dtype=torch.bfloat16):
+    named = dict(graphs(tokens, hidden, dtype))
+    times = {name: [] for name in named}
+    for graph in named.values():
+        time_of(graph, 2)
+    for _ in range(9):
+        for name, graph in named.items():
+            dist.barrier()
+            torch.cuda.synchronize()
+            times[name] += time_of(graph, 1)
+    mine = torch.tensor([median(t) / STEPS for t in times.values()], device=DEVICE)
+    dist.all_reduce(mine, dist.ReduceOp.MAX)
+    found = {name: round(t, 2) for name, t in zip(times, mine.tolist())}
+    rows.append({"operator": "all_reduce_rms_norm", "ranks": SIZE, "gpu": torch.cuda.get_device_name(), "hidden": hidden, "tokens": tokens, "type": "bf16", "us": found})
+    row(**rows[-1])
+    if RANK == 0:
+        if len(rows) == 1:
+            print(f"{'hidden x tokens':>16}" + "".join(f"{n:>11}" for n in found), flush=True)
+        print(f"{hidden:>8} x {tokens:<5}" + "".join(f"{t:>11.2f}" for t in found.values()), flush=True)
+
+
+def main():
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+    start()
+    mscclpp.torch_ops.enable()
+    for shots in (1, 2):
+        for dtype in (torch.bfloat16, torch.float16, torch.float32):
+            for tokens, hidden in ((1, 8), (3, 1032), (1, 8192), (5, 4096), (7, 16392), (300, 2048)) if not arguments.quick else ((3, 1032), (1, 8192)):
+                check(dtype, tokens, hidden, shots)
+    if RANK == 0:
+        print(f"{SIZE} ranks on {torch.cuda.get_device_name()}: results are right", flush=True)
+    for hidden in (8192, 4096):
+        for tokens in (1, 4, 16, 64, 256) if not arguments.quick else (1, 16):
+            measure(tokens, hidden)
+    if arguments.json and RANK == 0:
+        with open(arguments.json, "w") as file:
+            file.writelines(json.dumps(r) + "\n" for r in rows)
+    torch.cuda.synchronize()
+    mscclpp.torch_ops.disable()
+    dist.destroy_process_group()
+
+
+main()
