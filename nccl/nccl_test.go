@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -64,7 +65,7 @@ func install(ctx context.Context) error {
 	for _, c := range []*exec.Cmd{
 		exec.CommandContext(ctx, "../scripts/capi.sh", lib),
 		exec.CommandContext(ctx, "../scripts/nccl.sh", lib),
-		exec.CommandContext(ctx, "go", "build", "-o", lib+"/mscclpp/plugins/", "../transports/shm/cmd/mscclpp-transport-shm", "../transports/cudaipc/cmd/mscclpp-transport-cudaipc", "../transports/tcp/cmd/mscclpp-transport-tcp"),
+		exec.CommandContext(ctx, "go", "build", "-o", lib+"/mscclpp/plugins/", "../transports/shm/cmd/mscclpp-transport-shm", "../transports/cudaipc/cmd/mscclpp-transport-cudaipc", "../transports/xgmi/cmd/mscclpp-transport-xgmi", "../transports/tcp/cmd/mscclpp-transport-tcp"),
 	} {
 		c.Env = append(os.Environ(), "VERSION=devel")
 		if text, err := c.CombinedOutput(); err != nil {
@@ -108,8 +109,14 @@ func compile(t *testing.T, source string) string {
 // compileFor is compile for a program that finds the library in a folder.
 func compileFor(t *testing.T, source, dir string) string {
 	t.Helper()
+	return link(t, source, dir, "-lnccl")
+}
+
+// link is compileFor a library.
+func link(t *testing.T, source, dir, with string) string {
+	t.Helper()
 	program := filepath.Join(t.TempDir(), "program")
-	run(t, exec.Command("cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-o", program, "testdata/"+source, "-L"+library(t), "-lnccl", "-Wl,-rpath,"+dir, "-lpthread", "-lm"))
+	run(t, exec.Command("cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-o", program, "testdata/"+source, "-L"+library(t), with, "-Wl,-rpath,"+dir, "-lpthread", "-lm"))
 	return program
 }
 
@@ -122,9 +129,9 @@ func run(t *testing.T, c *exec.Cmd) string {
 	return string(out)
 }
 
-func names(t *testing.T) []string {
+func names(t *testing.T, list string) []string {
 	t.Helper()
-	text, err := os.ReadFile("names.txt")
+	text, err := os.ReadFile(list)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,13 +145,21 @@ func names(t *testing.T) []string {
 }
 
 // Every name is there twice, the plain one weak, and nothing else is.
-func TestExports(t *testing.T) {
-	var want []string
-	for _, n := range names(t) {
-		want = append(want, "W nccl"+n, "T pnccl"+n)
+func TestExports(t *testing.T) { exports(t, "libnccl.so.2", "names.txt") }
+
+// exports compares the names of a library with those of lists, which may leave out nccl in front.
+func exports(t *testing.T, file string, lists ...string) {
+	t.Helper()
+	var want, got []string
+	for _, list := range lists {
+		for _, n := range names(t, list) {
+			if unicode.IsUpper(rune(n[0])) {
+				n = "nccl" + n
+			}
+			want = append(want, "W "+n, "T p"+n)
+		}
 	}
-	var got []string
-	for line := range strings.Lines(run(t, exec.Command("nm", "-D", "--defined-only", library(t)+"/libnccl.so.2"))) {
+	for line := range strings.Lines(run(t, exec.Command("nm", "-D", "--defined-only", library(t)+"/"+file))) {
 		f := strings.Fields(line)
 		got = append(got, f[1]+" "+f[2])
 	}

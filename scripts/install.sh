@@ -4,6 +4,7 @@
 #   lib/mscclpp/plugins/               plugins, each beside its kernel images; machine code for GPUs
 #   lib/libmscclpp.so.1                the C library, which finds the plugins beside itself
 #   lib/mscclpp/libnccl.so.2           the NCCL-compatible library, where no loader finds it by chance
+#   lib/mscclpp/librccl.so.1           the same with RCCL's names, for AMD's GPUs
 #   lib/pkgconfig/mscclpp.pc           how to compile and link with it
 #   include/mscclpp.h, mscclpp_*.h      its headers
 #   include/mscclpp/                   headers for device code
@@ -41,6 +42,8 @@ ln -sf libmscclpp.so.1 "$root/lib/libmscclpp.so"
 install -m 644 capi/mscclpp.h capi/mscclpp_inference.h "$root/include"
 install -m 644 bin/lib/libnccl.so.2 "$lib"
 ln -sf libnccl.so.2 "$lib/libnccl.so"
+install -m 644 bin/lib/librccl.so.1 "$lib"
+ln -sf librccl.so.1 "$lib/librccl.so"
 install -d "$root/include/mscclpp/nccl"
 install -m 644 nccl/nccl.h "$root/include/mscclpp/nccl"
 install -d "$root/lib/pkgconfig" "$root/share/doc/mscclpp"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Builds everything that the Python package contains besides Python into a folder, laid out as make install does it:
-#   bin/mscclpp-run  lib/libmscclpp.so.1  lib/mscclpp/libnccl.so.2  lib/mscclpp/plugins/  include/  doc/
+#   bin/mscclpp-run  lib/libmscclpp.so.1  lib/mscclpp/libnccl.so.2  lib/mscclpp/librccl.so.1  lib/mscclpp/plugins/  include/  doc/
 #
 #   wheel.sh FOLDER
 #
@@ -31,7 +31,7 @@ mkdir -p "$out/bin" "$out/lib/mscclpp/plugins" "$out/include/mscclpp/nccl" "$out
 "$go" build -ldflags "$stamp" -o "$out/lib/mscclpp/plugins/" ./transports/*/cmd/mscclpp-transport-*
 scripts/capi.sh "$out/lib"
 scripts/nccl.sh "$out/lib/mscclpp"
-rm -f "$out/lib/libmscclpp.so" "$out/lib/mscclpp/libnccl.so" # a wheel has no links
+rm -f "$out/lib/libmscclpp.so" "$out/lib/mscclpp/libnccl.so" "$out/lib/mscclpp/librccl.so" # a wheel has no links
 # Kernels for processors: those of all levels, of which the plugin takes the best that the machine can run. Kernels for GPUs are
 # in the plugins and the library.
 tools=$out.tools

@@ -13,6 +13,7 @@
 #include "fallback.h"
 #include "fork.h"
 #include "log.h"
+#include "maker.h"
 #include "settings.h"
 #include "version.h"
 
@@ -60,7 +61,7 @@ static ncclResult_t create(const struct door_comm* o, void** comm) {
   char device[32];
   mscclpp_unique_id_t id;
   memcpy(id.bytes, o->id->internal, sizeof id.bytes);
-  snprintf(device, sizeof device, o->device < 0 ? "host" : "cuda:%d", o->device);
+  snprintf(device, sizeof device, o->device < 0 ? "host" : DEVICE_FORMAT, o->device);
   struct settings s;
   settings_read(&s, &(struct settings_for){o->device, o->max_blocks, o->net});
   mscclpp_comm_options_t options = MSCCLPP_COMM_OPTIONS_INIT;
@@ -253,9 +254,9 @@ const struct door* door_open(void) {
     Dl_info info = {0};
     dladdr(dlsym(handle, "mscclpp_version"), &info);
     if (missing) {
-      fail(ncclSystemError, "%s has no function %s: expected the library that was built with this libnccl.so.2", info.dli_fname, missing);
+      fail(ncclSystemError, "%s has no function %s: expected the library that was built with this " LIBRARY_FILE, info.dli_fname, missing);
     } else if (!same_build(lib.version())) {
-      fail(ncclSystemError, "%s is version %s: expected %s, with which this libnccl.so.2 was built", info.dli_fname, lib.version(), library_version());
+      fail(ncclSystemError, "%s is version %s: expected %s, with which this " LIBRARY_FILE " was built", info.dli_fname, lib.version(), library_version());
     } else {
       fork_watch();
       __atomic_store_n(&opened, &functions, __ATOMIC_RELEASE);

@@ -11,7 +11,7 @@
 struct door_comm {
   const ncclUniqueId* id;
   int rank, size;
-  int device;       /* ordinal of CUDA; -1: host memory */
+  int device;       /* ordinal of the driver; -1: host memory */
   int max_blocks;   /* of one kernel; 0: as many as are fastest */
   const char* net;  /* netName of the configuration, or "" */
 };

@@ -10,6 +10,7 @@
 #include "fallback.h"
 #include "group.h"
 #include "log.h"
+#include "maker.h"
 #include "redop.h"
 #include "types.h"
 
@@ -58,6 +59,9 @@ static ncclResult_t check(ncclComm_t c, const struct shape* s, const struct door
     return fail(ncclInvalidArgument, "%s : invalid %s %d (%s should be in the 0..%d range)", function,
                 s->rooted == 'p' ? "peer" : "root", root, s->rooted == 'p' ? "peer" : "root", c->nranks - 1);
   if (!type_size((ncclDataType_t)call->type)) return fail(ncclInvalidArgument, "%s : invalid type %d", function, call->type);
+  if (FP8_IS_FNUZ && s->reduces && (call->type == ncclFloat8e4m3 || call->type == ncclFloat8e5m2))
+    return fail(ncclInvalidArgument, "%s : %s : AMD's GPUs of gfx90a and gfx942 read such bits as FNUZ, and the kernels here add them as OCP: expected another type", function,
+                type_name((ncclDataType_t)call->type));
   if (atomic_load_explicit(&c->revoked, memory_order_relaxed))
     return fail(ncclInvalidUsage, "%s : communicator %p was revoked", function, (void*)c);
   if (call->count == 0) return ncclSuccess;

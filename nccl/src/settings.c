@@ -10,6 +10,7 @@
 #include "env.h"
 #include "interfaces.h"
 #include "log.h"
+#include "maker.h"
 #include "unused.h"
 
 enum { MOST = 64, TEXT = SETTINGS_TEXT };
@@ -46,7 +47,7 @@ static int word_is(const char* word, size_t n, const char* what) { return n == s
 /* transports leaves out of the list of transports what the variables turn off, and adds what they ask for. */
 static void transports(struct settings* s, const struct settings_for* with) {
   const char* before = getenv("MSCCLPP_TRANSPORTS");
-  if (before == NULL || *before == 0) before = with->device < 0 ? "shm" : "cudaipc";
+  if (before == NULL || *before == 0) before = with->device < 0 ? "shm" : PEERS;
   const char* net = with->net && *with->net ? with->net : setting("NCCL_NET");
   int socket = net && strcasecmp(net, "Socket") == 0, adapters = net && strcasecmp(net, "IB") == 0;
   int no_shm = on("NCCL_SHM_DISABLE"), no_peers = no_shm && on("NCCL_P2P_DISABLE");
@@ -56,7 +57,7 @@ static void transports(struct settings* s, const struct settings_for* with) {
   for (const char* p = before; *p;) {
     size_t n = strcspn(p, ",");
     int out = (no_adapters && network_of_adapters(p, n)) || (adapters && word_is(p, n, "tcp")) ||
-              (with->device < 0 && no_shm && word_is(p, n, "shm")) || (no_peers && word_is(p, n, "cudaipc"));
+              (with->device < 0 && no_shm && word_is(p, n, "shm")) || (no_peers && word_is(p, n, PEERS));
     if (!out && at + n + 12 < sizeof list) {
       at += (size_t)snprintf(list + at, sizeof list - at, "%s%.*s", at ? "," : "", (int)n, p);
       has_tcp |= word_is(p, n, "tcp");

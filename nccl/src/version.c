@@ -5,6 +5,7 @@
 #include "env.h"
 #include "export.h"
 #include "log.h"
+#include "maker.h"
 
 #ifndef LIBRARY_VERSION
 #define LIBRARY_VERSION "devel"
@@ -15,7 +16,7 @@ static int version(void) {
   static int cached;
   int v = __atomic_load_n(&cached, __ATOMIC_RELAXED);
   if (v) return v;
-  v = NCCL_VERSION_CODE;
+  v = LIBRARY_VERSION_CODE;
   const char* set = setting("MSCCLPP_NCCL_VERSION");
   int major, minor, patch;
   char rest;
@@ -41,7 +42,7 @@ void version_print(int rank, int device) {
   char text[160];
   int v = version();
   int wide = v >= 10000;
-  snprintf(text, sizeof text, "NCCL version %d.%d.%d+cuda13.0 (mscclpp-go %s)", v / (wide ? 10000 : 1000), v / 100 % (wide ? 100 : 10), v % 100,
+  snprintf(text, sizeof text, LIBRARY_SPOKEN " version %d.%d.%d+" LIBRARY_RUNTIME " (mscclpp-go %s)", v / (wide ? 10000 : 1000), v / 100 % (wide ? 100 : 10), v % 100,
            LIBRARY_VERSION);
   log_version(rank, device, text);
 }

@@ -22,6 +22,7 @@ int cuDeviceGetPCIBusId(char*, int, DeviceId);
 int cuDeviceCanAccessPeer(int*, DeviceId, DeviceId);
 int cuDevicePrimaryCtxRetain(Context**, DeviceId);
 int cuCtxSetCurrent(Context*);
+int cuCtxSynchronize();
 int cuCtxEnablePeerAccess(Context*, unsigned);
 int cuMemGetInfo_v2(size_t*, size_t*);
 int cuMemAlloc_v2(DevicePtr*, size_t);

@@ -26,6 +26,11 @@ FORWARD(hipGraphLaunch, cuGraphLaunch, (GraphExec* exec, Stream* stream), exec, 
 FORWARD(hipGraphExecDestroy, cuGraphExecDestroy, (GraphExec* exec), exec)
 FORWARD(hipGraphDestroy, cuGraphDestroy, (GraphHandle* graph), graph)
 
+HIP int hipDeviceSynchronize() {
+  HIP_ENTER();
+  return cuCtxSynchronize();
+}
+
 HIP int hipStreamCreateWithPriority(Stream** stream, unsigned flags, int priority) {
   HIP_ENTER();
   return cuStreamCreateWithPriority(stream, flags, priority > 0 ? 0 : priority);

@@ -1,0 +1,45 @@
+package nccl
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/device/hip"
+	runtime "github.com/mscclpp-go/mscclpp/framework/device/hip/emulated"
+)
+
+// The library for AMD's GPUs has the names of RCCL too, under a SONAME that programs for ROCm look for.
+func TestExportsOfRCCL(t *testing.T) {
+	exports(t, "librccl.so.1", "names.txt", "rccl-names.txt")
+	if text := run(t, exec.Command("readelf", "-d", library(t)+"/librccl.so.1")); !strings.Contains(text, "Library soname: [librccl.so.1]") {
+		t.Errorf("%s: expected the SONAME librccl.so.1", text)
+	}
+}
+
+// A client of RCCL's runs on emulated GPUs of AMD's: its own names, and refusals with a reason.
+func TestRCCL(t *testing.T) {
+	program := link(t, "rccl.c", library(t), "-lrccl")
+	ranksOf(t, program, 2, onHIP(t, "NCCL_CHECK_POINTERS=1"))
+}
+
+// onHIP is onGPUs for those of AMD's.
+func onHIP(t *testing.T, more ...string) []string {
+	t.Helper()
+	library, _, err := runtime.Libraries(t.Context())
+	if errors.Is(err, framework.ErrUnavailable) {
+		t.Skipf("no emulated runtime: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	images := emulated.Images(t, runtime.Tree("..", "f32")...)
+	return append([]string{
+		"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), hip.EnvLibrary + "=" + library, emulated.EnvImages + "=" + images,
+		emulated.EnvGPUs + "=2", emulated.EnvMemory + "=1073741824",
+	}, more...)
+}
