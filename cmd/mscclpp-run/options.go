@@ -48,6 +48,7 @@ var named = []struct{ flag, key, help string }{
 	{"log-level", "log.level", "debug, info, warn, error or none"},
 	{"bind-to", "launch.bind", "tie ranks to processors: none, core, numa, socket or auto"},
 	{"trace", "observe.trace", "write a trace of all ranks into this file, for ui.perfetto.dev and mscclpp-run trace"},
+	{"metrics", "observe.metrics", "answer Prometheus there while the job runs: PORT of the loopback address, HOST:PORT or unix:PATH"},
 	{"output-dir", "launch.output_dir", "write the output of each rank to rank-N.out and rank-N.err in this folder"},
 	{"linger", "launch.linger", "time for the other ranks to report after the first failure"},
 	{"grace", "launch.grace", "time between SIGTERM and SIGKILL"},

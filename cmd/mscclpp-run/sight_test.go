@@ -6,15 +6,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 	"unsafe"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"github.com/mscclpp-go/mscclpp"
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/sight"
@@ -363,6 +370,72 @@ func TestStatusOfARunningJob(t *testing.T) {
 	if code, _, errs := runs(command(t, "status", job)); code != 1 || !strings.Contains(errs, "no such job") {
 		t.Errorf("after the end: code %d: %s", code, errs)
 	}
+}
+
+// Prometheus reads the numbers of a running job from its launcher.
+func TestMetricsOfARunningJob(t *testing.T) {
+	for name, over := range layouts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "socket")
+			_, end := started(t, observed(t, "late=1", over, "--metrics", "unix:"+path))
+			defer end()
+			wanted := []string{
+				`mscclpp_call_duration_seconds_count{algorithm="`, `mscclpp_wait_seconds_total{peer="1",rank="0"}`,
+				`mscclpp_rank_calls_total{rank="3"}`, `mscclpp_rank_state{rank="2",state="running"} 1`,
+			}
+			said := ""
+			for patience := patient(t, "numbers are missing"); slices.ContainsFunc(wanted, func(w string) bool { return !strings.Contains(said, w) }); patience() {
+				said = scraped(t, path)
+			}
+			for _, f := range parsed(t, said) {
+				if len(f.GetMetric()) == 0 {
+					t.Errorf("%s is empty", f.GetName())
+				}
+			}
+			end()
+			if _, err := os.Stat(path); err == nil {
+				t.Error("the socket stays behind the job")
+			}
+		})
+	}
+	code, _, errs := runs(command(t, "-n", "1", "--metrics", "here", "--", "true"))
+	if code != 1 || !strings.Contains(errs, `observe.metrics: invalid: "here": expected PORT, HOST:PORT or unix:PATH`) {
+		t.Errorf("code %d: %s", code, errs)
+	}
+}
+
+func scraped(t *testing.T, path string) string {
+	t.Helper()
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", path)
+	}}
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://job/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := transport.RoundTrip(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	b, err := io.ReadAll(a.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// parsed reads metrics with Prometheus' own parser.
+func parsed(t *testing.T, text string) map[string]*dto.MetricFamily {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	all, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return all
 }
 
 // A call that some ranks have begun and another one has not is named.

@@ -317,6 +317,11 @@ type Observe struct {
 
 	// Report prints at the end of a job which rank came late how often, to standard error.
 	Report bool `config:"report"`
+
+	// Metrics is where mscclpp-run answers Prometheus while the job runs: HOST:PORT, a PORT
+	// of the loopback address, or unix:PATH for a socket that this user alone can open. Port
+	// 0 takes a free one. Ranks write records then. Empty: nowhere.
+	Metrics string `config:"metrics"`
 }
 
 // Log is where messages go.

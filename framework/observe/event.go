@@ -19,7 +19,7 @@ const (
 	Failed                            // of the job: Peer is the party that failed
 	Leave                             // the rank leaves
 	Mark                              // of the program: Block is the number of the text
-	Trigger                           // a proxy performs a trigger: a put of Bytes, or a signal
+	Trigger                           // a proxy performs a trigger: a put of Bytes, or a signal; Block is how many were in its queue
 	Posted                            // a proxy has handed work to an adapter or a copy engine
 	Completed                         // that work is complete
 	Peer                              // another rank is gone

@@ -27,7 +27,7 @@ const (
 
 const (
 	magic   = 0x56524553424f4c43 // tells a region from other memory
-	version = 2
+	version = 3
 )
 
 // The state of a rank.
@@ -38,6 +38,17 @@ const (
 	StateFailed // the job has failed: Failure says of what
 	StateLeft   // it has left in an orderly way
 )
+
+// stateNames are the words for them.
+var stateNames = []string{"free", "joining", "running", "failed", "left"}
+
+// StateName is the word for a state of a rank.
+func StateName(state uint32) string {
+	if int(state) < len(stateNames) {
+		return stateNames[state]
+	}
+	return "unknown"
+}
 
 // header is the first page. Words that change while readers of other processes look are written by atomic stores.
 type header struct {
@@ -81,7 +92,8 @@ type board struct {
 	size      int32
 	state     uint32 // 0: free
 	ring      int32
-	name      [56]byte
+	turn      uint64 // which communicator of the rank has the place
+	name      [48]byte
 }
 
 // ring is the head of one ring.

@@ -39,14 +39,14 @@ typedef struct {
 
 // Writes a record. The position is stored behind it.
 static inline void mscclpp_observe_write(const mscclpp_observe_ring* r, uint64_t time, uint16_t event, uint64_t call, uint64_t bytes,
-                                         int32_t peer) {
+                                         uint16_t block, int32_t peer) {
   const uint64_t n = *r->next;
   mscclpp_observe_event* e = &r->events[n % mscclpp_observe_records];
   e->time = time;
   e->call = call;
   e->bytes = bytes;
   e->event = event;
-  e->block = 0;
+  e->block = block;
   e->peer = peer;
   __atomic_store_n(r->next, n + 1, __ATOMIC_RELEASE);
 }

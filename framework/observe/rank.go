@@ -47,6 +47,7 @@ type Rank struct {
 
 	mu     sync.Mutex
 	boards [maxBoards]*Board
+	turn   uint64 // communicators so far
 	life   *Writer
 	marks  *Writer
 	named  map[string]int
@@ -225,7 +226,10 @@ func (r *Rank) Board(name string, rank, size int) *Board {
 				continue
 			}
 			b := &Board{rank: r, index: i, shared: s, ring: newWriter(r.at, name, r.clock)}
-			*s = board{rank: int32(rank), size: int32(size), ring: -1}
+			r.turn++
+			atomic.StoreUint32(&s.state, 0)
+			atomic.StoreUint64(&s.turn, r.turn)
+			*s = board{rank: int32(rank), size: int32(size), ring: -1, turn: r.turn}
 			if b.ring != nil {
 				s.ring = int32(b.ring.index)
 			}

@@ -148,6 +148,7 @@ func (v *View) Info() Info {
 // State is where a rank is in one communicator.
 type State struct {
 	Board      int
+	Turn       uint64 // which communicator of the rank it is: another one may take the place of one that was closed
 	Name       string
 	Rank, Size int
 	Begun      uint64 // calls
@@ -173,12 +174,15 @@ func (v *View) States() []State {
 			continue
 		}
 		x := State{
-			Board: i, Name: text(s.name[:]), Rank: int(s.rank), Size: int(s.size), Open: state == 2,
+			Board: i, Turn: atomic.LoadUint64(&s.turn), Name: text(s.name[:]), Rank: int(s.rank), Size: int(s.size), Open: state == 2,
 			Ended: atomic.LoadUint64(&s.ended), Begun: atomic.LoadUint64(&s.begun), Total: atomic.LoadUint64(&s.total),
 			Kind: collective.Kind(s.kind), Algorithm: v.Name(int(s.algorithm)), Bytes: s.bytes, Since: atomic.LoadInt64(&s.since),
 		}
 		if s.seen != x.Begun {
 			x.Since = 0 // it has begun since the sampler looked
+		}
+		if atomic.LoadUint64(&s.turn) != x.Turn || atomic.LoadUint32(&s.state) == 0 {
+			continue // another communicator takes the place just now
 		}
 		all = append(all, x)
 	}

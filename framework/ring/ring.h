@@ -10,6 +10,7 @@ enum {
   mscclpp_ring_tail = 64,
   mscclpp_ring_error = 128,
   mscclpp_ring_parked = 132,
+  mscclpp_ring_head = 192,
   mscclpp_ring_flush = 256,
   mscclpp_ring_triggers = 4096,
 

@@ -18,6 +18,7 @@ func TestHeaderForC(t *testing.T) {
 		"ring_tail":        uint64(unsafe.Offsetof(h.Tail)),
 		"ring_error":       uint64(unsafe.Offsetof(h.Error)),
 		"ring_parked":      uint64(unsafe.Offsetof(h.Parked)),
+		"ring_head":        uint64(unsafe.Offsetof(h.Head)),
 		"ring_flush":       uint64(flushOffset(0)),
 		"ring_triggers":    kernel.RingTriggers,
 		"ring_flush_words": kernel.RingFlushWords,

@@ -146,9 +146,11 @@ static uint32_t end(mscclpp_drain* d, uint32_t reason, uint64_t fst, uint64_t sn
 // Performs a trigger while an observer looks.
 __attribute__((noinline)) static uint32_t perform_observed(mscclpp_drain* d, uint64_t fst, uint64_t snd) {
   const uint64_t bytes = mscclpp_trigger_kind(snd) & mscclpp_do_put ? mscclpp_trigger_bytes(fst) : 0;
-  mscclpp_observe_write(&d->observer, now_ns(), mscclpp_observe_trigger, d->tail, bytes, -1);
+  const uint64_t waiting = __atomic_load_n((uint64_t*)(d->ring + mscclpp_ring_head), __ATOMIC_RELAXED) - d->tail;
+  const uint16_t depth = waiting < UINT16_MAX ? (uint16_t)waiting : UINT16_MAX;
+  mscclpp_observe_write(&d->observer, now_ns(), mscclpp_observe_trigger, d->tail, bytes, depth, -1);
   const uint32_t reason = perform(d, fst, snd);
-  mscclpp_observe_write(&d->observer, now_ns(), mscclpp_observe_trigger | 1, d->tail, bytes, -1);
+  mscclpp_observe_write(&d->observer, now_ns(), mscclpp_observe_trigger | 1, d->tail, bytes, depth, -1);
   return reason;
 }
 

@@ -76,6 +76,9 @@ func TestTriggersAreObserved(t *testing.T) {
 			switch x.Event {
 			case observe.Trigger | observe.Begin:
 				begun++
+				if x.Block < 1 || x.Block > 6 { // none was pushed beside these
+					t.Errorf("%+v: expected 1 to 6 triggers in the queue", x)
+				}
 				bytes += x.Bytes
 			case observe.Trigger | observe.End:
 				ended++

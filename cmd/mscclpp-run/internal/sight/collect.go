@@ -143,7 +143,7 @@ func (l *log) rank(all []observe.Info) *Rank {
 	clock := clockOf(&l.info, all)
 	r := &Rank{
 		Rank: l.info.Rank, Size: l.info.Size, Host: l.info.Host, Device: l.info.Device, PID: l.info.PID,
-		State: stateName(l.info.State), Failure: l.info.Failure, Culprit: l.info.Culprit, ClockError: clock.Error, Lost: l.lost,
+		State: observe.StateName(l.info.State), Failure: l.info.Failure, Culprit: l.info.Culprit, ClockError: clock.Error, Lost: l.lost,
 	}
 	b := builder{log: l, clock: clock, rank: r, open: map[int]*Call{}}
 	for _, e := range l.events {

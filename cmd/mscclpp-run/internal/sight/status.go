@@ -164,7 +164,7 @@ func lateIn(states [][]observe.State) (late []int) {
 
 func rankStatus(info *observe.Info, first, now []observe.State, seconds float64) RankStatus {
 	r := RankStatus{
-		Rank: info.Rank, Host: info.Host, PID: info.PID, Device: info.Device, State: stateName(info.State), Program: info.Program,
+		Rank: info.Rank, Host: info.Host, PID: info.PID, Device: info.Device, State: observe.StateName(info.State), Program: info.Program,
 		Records: info.On, Failure: info.Failure, Silent: max(0, observe.Now()-info.Ticked), Comms: []CommStatus{},
 	}
 	for _, s := range now {

@@ -72,16 +72,6 @@ type Trigger struct {
 	Bytes      uint64
 }
 
-// states are the words for observe.State….
-var states = []string{"free", "joining", "running", "failed", "left"}
-
-func stateName(s uint32) string {
-	if int(s) < len(states) {
-		return states[s]
-	}
-	return "unknown"
-}
-
 // finish sorts a trace, and finds for each call the rank that came last.
 func (t *Trace) finish() {
 	slices.SortFunc(t.Ranks, func(a, b *Rank) int { return cmp.Compare(a.Rank, b.Rank) })

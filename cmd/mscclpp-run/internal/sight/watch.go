@@ -1,6 +1,7 @@
 package sight
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/metrics"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/framework/observe"
 	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
@@ -18,12 +20,13 @@ import (
 
 // Watch looks at the ranks that a launcher starts. The nil Watch looks at none.
 type Watch struct {
-	config config.Observe
-	node   int
-	report io.Writer
-	memory *observe.Memory
-	c      *Collector
-	failed *Trace // when the first rank had failed
+	config  config.Observe
+	node    int
+	report  io.Writer
+	memory  *observe.Memory
+	c       *Collector
+	metrics *metrics.Server
+	failed  *Trace // when the first rank had failed
 
 	stop  chan struct{}
 	group sync.WaitGroup
@@ -36,11 +39,18 @@ func Open(cfg config.Observe, ranks, node int, report io.Writer) (*Watch, error)
 	if !cfg.Enabled {
 		return nil, nil //nolint:nilnil // observation is off: all methods accept a nil Watch
 	}
-	m, err := observe.New(ranks, cfg.Trace != "")
+	m, err := observe.New(ranks, cfg.Trace != "" || cfg.Metrics != "")
 	if err != nil {
 		return nil, err
 	}
-	w := &Watch{config: cfg, node: node, report: report, memory: m, c: NewCollector(m), stop: make(chan struct{}), late: map[int]int{}}
+	var numbers *metrics.Server
+	if cfg.Metrics != "" {
+		if numbers, err = metrics.Serve(cfg.Metrics, m); err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+		fmt.Fprintf(report, "mscclpp-run: metrics are at %s\n", numbers.Address())
+	}
+	w := &Watch{metrics: numbers, config: cfg, node: node, report: report, memory: m, c: NewCollector(m), stop: make(chan struct{}), late: map[int]int{}}
 	if cfg.Trace != "" {
 		w.c.Start()
 	}
@@ -101,6 +111,7 @@ func (w *Watch) Close(r launch.Result) {
 	}
 	close(w.stop)
 	w.group.Wait()
+	_ = w.metrics.Close() // nothing can be done about it
 	if w.config.Trace != "" {
 		w.c.Stop()
 	}
