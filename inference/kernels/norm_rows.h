@@ -76,7 +76,7 @@ MSCCLPP_DEVICE float combine(float v, float* room, F f) {
   MSCCLPP_UNROLL
   for (int i = 16; i > 0; i /= 2) {
     float other;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(other) : "f"(v), "r"(i));
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, -1;" : "=f"(other) : "f"(v), "r"(i));
     v = f(v, other);
   }
   if (lane == 0) warps[tid / MSCCLPP_WARP] = v;
@@ -130,6 +130,7 @@ struct Rows {
   }
 
   MSCCLPP_DEVICE void send_input(uint32_t t) const {
+    if (at.two() && at.owner(t) == a.rank) return;
     for (uint32_t v = tid; v < vectors; v += nthreads) {
       const Vec16 x = own(t, v);
       if (at.two()) {

@@ -59,6 +59,9 @@ void half_to_float(Warp& w, const Instruction& i, uint32_t lanes) {
 void float_to_half(Warp& w, const Instruction& i, uint32_t lanes) {
   by_value(w, i, lanes, [](uint64_t v) -> uint64_t { return half_bits(value<float>(v)); });
 }
+void to_whole(Warp& w, const Instruction& i, uint32_t lanes) {
+  by_value(w, i, lanes, [](uint64_t v) { return bits(rintf(value<float>(v))); });
+}
 template <double (*kValue)(uint32_t)>
 void bytes_to_halves(Warp& w, const Instruction& i, uint32_t lanes) {
   by_value(w, i, lanes, [](uint64_t v) -> uint64_t {
@@ -89,13 +92,14 @@ void add_conversions(Forms* forms) {
   put<float, uint32_t>(f, "rn.f32.u32"), put<float, uint16_t>(f, "rn.f32.u16"), put<float, int32_t>(f, "rn.f32.s32");
   put<double, uint16_t>(f, "rn.f64.u16"), put<double, uint32_t>(f, "rn.f64.u32"), put<double, int32_t>(f, "rn.f64.s32"), put<double, uint64_t>(f, "rn.f64.u64");
   put<float, double>(f, "rn.f32.f64"), put<double, float>(f, "f64.f32");
+  put<int32_t, float>(f, "rzi.s32.f32");
   put<int16_t, double>(f, "rzi.s16.f64"), put<int32_t, double>(f, "rzi.s32.f64"), put<int64_t, double>(f, "rzi.s64.f64");
   put<uint16_t, double>(f, "rzi.u16.f64"), put<uint32_t, double>(f, "rzi.u32.f64"), put<uint64_t, double>(f, "rzi.u64.f64");
   const auto special = [&f](const char* name, Handler run) { f[std::string("cvt.") + name] = {run, Kind::kPlain, Type::kNone, Type::kB8}; };
   special("f32.f16", half_to_float), special("rn.f16.f32", float_to_half);
   special("rn.f16x2.e4m3x2", bytes_to_halves<e4m3_value>), special("rn.f16x2.e5m2x2", bytes_to_halves<e5m2_value>);
   special("rn.satfinite.e4m3x2.f32", floats_to_pair<e4m3_bits, 8>), special("rn.satfinite.e5m2x2.f32", floats_to_pair<e5m2_bits, 8>);
-  special("rn.f16x2.f32", floats_to_pair<half_bits, 16>);
+  special("rni.f32.f32", to_whole), special("rn.f16x2.f32", floats_to_pair<half_bits, 16>);
 }
 
 }  // namespace ptx

@@ -18,6 +18,7 @@ const Forms& known() {
     control("bra", Kind::kBranch), control("bra.uni", Kind::kBranch), control("call.uni", Kind::kCall);
     control("ret", Kind::kReturn), control("exit", Kind::kExit);
     control("bar.sync", Kind::kBarrier), control("bar.red.and.pred", Kind::kBarrierAnd), control("vote.sync.all.pred", Kind::kVote);
+    control("shfl.sync.bfly.b32", Kind::kShuffle);
     control("griddepcontrol.wait", Kind::kGridWait), control("griddepcontrol.launch_dependents", Kind::kGridRelease);
     control("fence.proxy.alias", Kind::kAliasFence);
     control("fence.acq_rel.sys", Kind::kFence), control("fence.acq_rel.gpu", Kind::kFence), control("fence.acq_rel.cta", Kind::kFence);

@@ -158,6 +158,7 @@ class Machine {
   void leave(Warp& w, const Instruction& i, uint32_t lanes, bool returns);
   void barrier(Warp& w, const Instruction& i);
   void vote(Warp& w, const Instruction& i);
+  void shuffle(Warp& w, const Instruction& i);
   void grid_control(Warp& w, const Instruction& i);
   void finish_block(Block& b);
   void ready(Warp& w);

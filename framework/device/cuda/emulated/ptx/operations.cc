@@ -87,6 +87,7 @@ struct Rem {
   }
 };
 struct Reciprocal { template <class T> static T of(T a) { return 1 / a; } };
+struct SquareRoot { template <class T> static T of(T a) { return std::sqrt(a); } };
 struct Neg {
   template <class T> static T of(T a) {
     if constexpr (kFloat<T>) return -a;
@@ -360,6 +361,8 @@ void add_operations(Forms* forms) {
   put(f, "add.f32", binary<float, Add>), put(f, "add.rn.f32", binary<float, Add>), put(f, "add.rn.f64", binary<double, Add>);
   put(f, "mul.rn.f32", binary<float, Mul>), put(f, "mul.rn.f64", binary<double, Mul>);
   put(f, "div.rn.f64", binary<double, Div>), put(f, "rcp.rn.f64", unary<double, Reciprocal>);
+  put(f, "sub.rn.f32", binary<float, Sub>), put(f, "div.rn.f32", binary<float, Div>);
+  put(f, "rcp.rn.f32", unary<float, Reciprocal>), put(f, "sqrt.rn.f32", unary<float, SquareRoot>);
   put(f, "fma.rn.f64", ternary<double, MulAdd>);
   put(f, "mul.hi.u32", binary<uint32_t, MulHigh>), put(f, "mul.hi.u64", binary<uint64_t, MulHigh>);
   put(f, "mul.wide.u16", multiply_wide<uint32_t, uint16_t>), put(f, "mul.wide.u32", multiply_wide<uint64_t, uint32_t>);

@@ -39,6 +39,17 @@ void Parser::instruction() {
       in_.expect(",");
       if (in_.integer() != -1) in_.fail(t, "a vote of less than a warp");
       break;
+    case Kind::kShuffle:
+      i.d = operand(&i);
+      in_.expect(",");
+      i.a = operand(&i);
+      in_.expect(",");
+      i.b = operand(&i);
+      in_.expect(",");
+      if (in_.integer() != 31) in_.fail(t, "a shuffle within parts of a warp");
+      in_.expect(",");
+      if (in_.integer() != -1) in_.fail(t, "a shuffle of less than a warp");
+      break;
     case Kind::kForeign: foreign(); break;
     case Kind::kPlain: plain(&i); break;
     default: break;  // without operands

@@ -26,7 +26,7 @@ enum class Kind : uint8_t {
   kBranch, kCall, kReturn, kExit,
   kLoad, kStore, kAtomic, kReduction,
   kMultiLoad, kMultiStore, kMultiReduction,
-  kBarrier, kBarrierAnd, kVote,
+  kBarrier, kBarrierAnd, kVote, kShuffle,
   kFence, kAliasFence,
   kGridWait, kGridRelease,
   kForeign,     // decoded, but not interpreted: matrix instructions and asynchronous copies

@@ -126,6 +126,7 @@ void Machine::turn(Warp& w, uint32_t most) {
         case Kind::kExit: leave(w, i, lanes, false); break;
         case Kind::kBarrier: case Kind::kBarrierAnd: barrier(w, i); break;
         case Kind::kVote: vote(w, i); break;
+        case Kind::kShuffle: shuffle(w, i); break;
         case Kind::kFence: case Kind::kAliasFence:
           if (races != nullptr) races->fence(w, i, lanes);
           break;
@@ -271,6 +272,35 @@ void Machine::vote(Warp& w, const Instruction& i) {
     const Instruction& at = g.at.function->code[static_cast<size_t>(g.at.pc - 1)];
     const size_t d = g.at.base + static_cast<size_t>(at.d.at);
     each_lane(g.lanes, [&](uint32_t l) { w.registers[d * kWarp + l] = all; });
+    w.undefined[d] &= ~g.lanes;
+  }
+}
+
+// All threads of a warp read a register of each other.
+void Machine::shuffle(Warp& w, const Instruction& i) {
+  if (w.all != ~0u) w.fail(i, 0, "a shuffle of 32 threads in a warp of less");
+  w.groups[w.now].state = State::kVote;
+  uint32_t here = 0;
+  uint64_t values[kWarp] = {};
+  for (const Group& g : w.groups) {
+    if (g.state != State::kVote) continue;
+    here |= g.lanes;
+    const Instruction& at = g.at.function->code[static_cast<size_t>(g.at.pc - 1)];
+    if (at.kind != Kind::kShuffle) w.fail(i, 0, "threads of a warp are in a vote and in a shuffle");
+    const uint64_t* r = w.registers.data() + static_cast<size_t>(g.at.base) * kWarp;
+    if (at.a.at >= 0 && (w.undefined[g.at.base + static_cast<size_t>(at.a.at)] & g.lanes) != 0) w.fail(i, 0, "the register was never set");
+    each_lane(g.lanes, [&](uint32_t l) { values[l] = at.a.at >= 0 ? r[static_cast<size_t>(at.a.at) * kWarp + l] : w.constants[~at.a.at]; });
+  }
+  if (here != w.all) return;
+  for (Group& g : w.groups) {
+    g.state = State::kReady;
+    const Instruction& at = g.at.function->code[static_cast<size_t>(g.at.pc - 1)];
+    const size_t d = g.at.base + static_cast<size_t>(at.d.at);
+    const uint64_t* r = w.registers.data() + static_cast<size_t>(g.at.base) * kWarp;
+    each_lane(g.lanes, [&](uint32_t l) {
+      const uint64_t other = at.b.at >= 0 ? r[static_cast<size_t>(at.b.at) * kWarp + l] : w.constants[~at.b.at];
+      w.registers[d * kWarp + l] = values[(l ^ other) % kWarp];
+    });
     w.undefined[d] &= ~g.lanes;
   }
 }

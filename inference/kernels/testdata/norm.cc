@@ -1,0 +1,100 @@
+// The kernel for rows in the checking emulator, as GPUs run it: blocks of several threads, in turns that a seed decides.
+// Launches of one rank are behind each other as on a stream, and change sizes, so that packets of one lie where those of
+// another one were.
+#define MSCCLPP_TYPE 0
+#include <mscclpp/check.h>
+
+#include <math.h>
+
+#include "../norm_family.h"
+
+using namespace mscclpp;
+using namespace mscclpp::inference;
+
+namespace {
+
+constexpr uint32_t kLaunches = 5, kRanks = 3, kMostTokens = 4, kMostHidden = 32;
+constexpr uint64_t kHalf = 2 * kRanks * kMostTokens * kMostHidden * 4;
+
+struct Shape { uint32_t tokens, hidden; };
+constexpr Shape kShapes[kLaunches] = {{4, 8}, {1, 32}, {3, 24}, {4, 32}, {2, 8}};
+
+struct Sequence {
+  NormArgs args[kLaunches];
+  GridBarrier* stream;
+};
+
+void sequence(const Sequence* s, const LaunchShape* shape) {
+  for (uint32_t k = 0; k < kLaunches; ++k) {
+    mscclpp_inference_allreduce_norm(&s->args[k], shape);
+    if (!grid_sync(s->stream, s->args[k].control)) return;
+  }
+}
+
+float value(uint32_t rank, uint32_t launch, uint32_t i) { return static_cast<float>((rank * 7 + launch * 5 + i * 3) % 11) - 5; }
+
+void rows(check::Job& job, uint32_t flags) {
+  Sequence all[kRanks] = {};
+  char* memory[kRanks];
+  const uint64_t notices = 2 * kRanks * sizeof(NormNotice);
+  for (uint32_t r = 0; r < kRanks; ++r) {
+    memory[r] = job.alloc<char>(notices + 2 * kHalf);
+    memset(memory[r] + notices, 0xff, 2 * kHalf);
+  }
+  for (uint32_t r = 0; r < kRanks; ++r) {
+    char** peers = job.alloc<char*>(kRanks);
+    for (uint32_t p = 0; p < kRanks; ++p) peers[p] = memory[p];
+    NormState* state = job.alloc<NormState>(1);
+    float* room = job.alloc<float>(16);
+    all[r].stream = job.alloc<GridBarrier>(1);
+    for (uint32_t k = 0; k < kLaunches; ++k) {
+      NormArgs& a = all[r].args[k];
+      const uint32_t n = kShapes[k].tokens * kShapes[k].hidden;
+      float* input = job.alloc<float>(n);
+      float* residual = job.alloc<float>(n);
+      float* weight = job.alloc<float>(kShapes[k].hidden);
+      for (uint32_t i = 0; i < n; ++i) input[i] = value(r, k, i), residual[i] = 0.5f;
+      for (uint32_t i = 0; i < kShapes[k].hidden; ++i) weight[i] = 2;
+      a.control = job.control(r);
+      a.state = state, a.peers = peers, a.room = room;
+      a.input = reinterpret_cast<char*>(input), a.residual = reinterpret_cast<char*>(residual), a.weight = reinterpret_cast<char*>(weight);
+      a.output = reinterpret_cast<char*>(input);  // in place
+      a.residual_out = job.alloc<char>(4 * n);
+      a.notices = notices, a.half = kHalf;
+      a.signature = 7;
+      a.tokens = kShapes[k].tokens, a.hidden = kShapes[k].hidden, a.rank = r, a.ranks = kRanks, a.flags = flags, a.epsilon = 0.25f;
+    }
+    // Blocks of rows, and the one that keeps the books.
+    job.launch(r, 2 + r % 2, r == 1 ? 3 : 4, sequence, all[r]);
+  }
+  job.run();
+  for (uint32_t r = 0; r < kRanks; ++r) {
+    job.expect(all[r].args[0].state->launches == kLaunches, "rank %u: %llu launches ended", r, (unsigned long long)all[r].args[0].state->launches);
+    for (uint64_t i = 0; i < 2 * kHalf; ++i) job.expect(memory[r][notices + i] == static_cast<char>(0xff), "rank %u: a packet is left at %llu", r, (unsigned long long)i);
+    for (uint32_t k = 0; k < kLaunches; ++k) {
+      const NormArgs& a = all[r].args[k];
+      for (uint32_t t = 0; t < a.tokens; ++t) {
+        float squares = 0;
+        for (uint32_t i = t * a.hidden; i < (t + 1) * a.hidden; ++i) {
+          float want = 0.5f;
+          for (uint32_t p = 0; p < kRanks; ++p) want += value(p, k, i);
+          const float got = reinterpret_cast<const float*>(a.residual_out)[i];
+          job.expect(got == want, "rank %u, launch %u, element %u: %g, expected %g", r, k, i, got, want);
+          squares += want * want;
+        }
+        const float inverse = 1 / sqrtf(squares / static_cast<float>(a.hidden) + 0.25f);
+        for (uint32_t i = t * a.hidden; i < (t + 1) * a.hidden; ++i) {
+          const float want = reinterpret_cast<const float*>(a.residual_out)[i] * inverse * 2, got = reinterpret_cast<const float*>(a.output)[i];
+          job.expect(fabsf(got - want) < 1e-5f, "rank %u, launch %u, element %u: a norm of %g, expected %g", r, k, i, got, want);
+        }
+      }
+    }
+  }
+}
+
+void one_shot(check::Job& job) { rows(job, 0); }
+void two_shot(check::Job& job) { rows(job, kTwoShot); }
+
+}  // namespace
+
+MSCCLPP_CHECK_MAIN({"one_shot", one_shot}, {"two_shot", two_shot})
