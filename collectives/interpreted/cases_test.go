@@ -1,6 +1,8 @@
 package interpreted_test
 
 import (
+	"bytes"
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -28,20 +30,25 @@ func sizes(k collective.Kind, count uint64, ranks int) (in, out uint64) {
 	return count, count
 }
 
-// set writes the inputs, and enqueues the launches of an entry. It returns the outputs that are expected, by rank; nil: none.
-func set(t testing.TB, s *interpret.Session, e *entry, x shape) (*job, [][]byte) {
+// set writes the inputs, and enqueues the launches of an entry. It returns the outputs that are expected, by call and rank;
+// nil: none.
+func set(t testing.TB, s *interpret.Session, e *entry, x shape) (*job, [][][]byte) {
 	t.Helper()
 	switch {
 	case e.name == "mscclpp_steps_signal":
-		j := newJob(t, s, x, 0, 0)
+		j := newJob(t, s, x, x.bytes, x.bytes*uint64(x.ranks))
 		return j, j.setSignals(t, e)
 	case e.name == "mscclpp_steps_sum", e.name == "mscclpp_steps_move":
+		x.launches = 1
 		bytes := x.bytes / uint64(e.dtype.Size()) * uint64(e.dtype.Size())
 		j := newJob(t, s, x, bytes, bytes)
 		return j, j.setStep(t, e, bytes)
 	case e.algorithm() == "few_ll128" || e.algorithm() == "ll128" || e.name == "mscclpp_transfers_chunk":
 		j := newJob(t, s, x, x.bytes*uint64(x.ranks), x.bytes*uint64(x.ranks))
 		return j, j.setMessages(t, e)
+	case e.name == "mscclpp_barrier_signal":
+		j := newJob(t, s, x, x.bytes*uint64(x.launches), x.bytes)
+		return j, j.setBarriers(t, e)
 	}
 	k, ok := e.collective()
 	if !ok {
@@ -54,45 +61,60 @@ func set(t testing.TB, s *interpret.Session, e *entry, x shape) (*job, [][]byte)
 	return j, j.setCollective(t, e, k, count)
 }
 
-func (j *job) setCollective(t testing.TB, e *entry, k collective.Kind, count uint64) [][]byte {
+func (j *job) setCollective(t testing.TB, e *entry, k collective.Kind, count uint64) [][][]byte {
 	t.Helper()
 	inputs := j.fill(t, e.dtype, j.in)
-	traits := choose.TraitsOf(e.algorithm(), k)
-	if k == collective.Barrier {
-		count = 0
-	}
+	out := make([][][]byte, j.launches)
 	for n := range j.launches {
-		for r := range j.ranks {
-			l := interpret.Launch{Image: e.image, Entry: e.name, Rank: r, Grid: j.grid, Block: j.block, Overlap: n > 0 && (traits.LL || traits.Wide() || k == collective.Barrier)}
-			if e.bytes == int(unsafe.Sizeof(kernelargs.LLArgs{})) {
-				l.Arguments = bytesOf(j.packets(e, r, count, kernelargs.Release(n%3)))
-			} else {
-				l.Arguments = bytesOf(j.args(e, r, count))
-			}
-			must(t, e.String(), j.session.Launch(&l))
-		}
+		j.enqueue(t, e, k, count, n)
+		j.behind(t, n)
+		out[n] = j.expected(e, k, inputs[n])
 	}
-	switch k {
-	case collective.Barrier:
-		return nil
-	case collective.Broadcast: // the root's data is in its output, too
-		must(t, "root", j.session.Write(at(atOutput, int(j.root())), inputs[j.root()]))
-	}
-	return j.expected(e, k, inputs)
+	return out
 }
 
-// fill writes the inputs of all ranks.
-func (j *job) fill(t testing.TB, d kernel.DataType, bytes uint64) [][]byte {
+// enqueue enqueues call n of a collective on all ranks.
+func (j *job) enqueue(t testing.TB, e *entry, k collective.Kind, count uint64, n int) {
 	t.Helper()
-	inputs := make([][]byte, j.ranks)
-	for r := range inputs {
-		inputs[r] = make([]byte, bytes)
-		collectivetest.Reference{}.Fill(inputs[r], d, j.op, 7, r, 0)
-		if bytes > 0 {
-			must(t, "input", j.session.Write(at(atInput, r), inputs[r]))
+	traits := choose.TraitsOf(e.algorithm(), k)
+	for r := range j.ranks {
+		l := interpret.Launch{Image: e.image, Entry: e.name, Rank: r, Grid: j.grid, Block: j.block, Overlap: n > 0 && (traits.LL || traits.Wide() || k == collective.Barrier)}
+		if e.bytes == int(unsafe.Sizeof(kernelargs.LLArgs{})) {
+			l.Arguments = bytesOf(j.packets(e, r, count, kernelargs.Release(n%3)))
+		} else {
+			l.Arguments = bytesOf(j.args(e, r, count, n))
+		}
+		must(t, e.String(), j.session.Launch(&l))
+	}
+}
+
+// setBarriers has the program use what barriers promise: behind each one a rank writes a part of its buffer, and behind the
+// next one its neighbor takes that away and spoils it.
+func (j *job) setBarriers(t testing.TB, e *entry) [][][]byte {
+	t.Helper()
+	inputs := j.fill(t, kernel.Uint8, j.in)
+	out := make([][][]byte, j.launches)
+	part := func(n int) uint64 { return uint64(n) * j.out }
+	for n := range j.launches {
+		j.enqueue(t, e, collective.Barrier, 0, n)
+		if j.caller == callerNever || j.caller == callerAtEnd && n+1 < j.launches {
+			continue
+		}
+		out[n] = make([][]byte, j.ranks)
+		for r := range j.ranks {
+			next := (r + 1) % j.ranks
+			a := callerArgs{source: at(atSource, r), input: at(atInput, r) + part(n), in: j.out, output: at(atInput, next), result: at(atResult, r) + part(n), out: j.out}
+			if j.caller == callerBetween && n > 0 {
+				a.output += part(n - 1)
+				out[n][r] = inputs[1][next][:j.out]
+			}
+			if n == 0 || j.caller == callerAtEnd {
+				a.out = 0
+			}
+			j.callerOf(t, r, a)
 		}
 	}
-	return inputs
+	return out
 }
 
 // expected computes the outputs in plain Go. Reductions are in rank order.
@@ -117,7 +139,9 @@ func (j *job) expected(e *entry, k collective.Kind, inputs [][]byte) [][]byte {
 		case collective.ReduceScatter:
 			out[r] = reduce(uint64(r)*j.out, j.out)
 		case collective.Broadcast:
-			out[r] = inputs[j.root()]
+			if uint32(r) != j.root() {
+				out[r] = inputs[j.root()]
+			}
 		case collective.AllGather:
 			for _, in := range inputs {
 				out[r] = append(out[r], in...)
@@ -132,27 +156,47 @@ func (j *job) expected(e *entry, k collective.Kind, inputs [][]byte) [][]byte {
 	return out
 }
 
-// setSignals has all ranks open and end calls by turns: each signals a step and waits for those of its peers.
-func (j *job) setSignals(t testing.TB, e *entry) [][]byte {
+// setSignals has all ranks open and end calls by turns, as around copies: each signals a step and waits for those of its
+// peers. Where there is a caller, a kernel of its own stands for the copies of an all-gather.
+func (j *job) setSignals(t testing.TB, e *entry) [][][]byte {
 	t.Helper()
-	for n := range 2 * j.launches {
+	inputs := j.fill(t, kernel.Uint8, j.in)
+	out := make([][][]byte, j.launches)
+	for n := range j.launches {
+		j.signal(t, e, kernelargs.StepOpen)
 		for r := range j.ranks {
-			a := j.steps(r)
-			a.Signal = kernelargs.StepOpen
-			if n%2 == 1 {
-				a.Signal = kernelargs.StepDone
+			for p := range j.ranks {
+				if j.caller == callerBetween {
+					j.callerOf(t, r, callerArgs{source: at(atInput, r), input: at(atOutput, p) + uint64(r)*j.in, in: j.in})
+				}
 			}
-			a.Wait = a.Signal
-			must(t, e.String(), j.session.Launch(&interpret.Launch{Image: e.image, Entry: e.name, Rank: r, Grid: 1, Block: 32, Arguments: bytesOf(a)}))
+		}
+		j.signal(t, e, kernelargs.StepDone)
+		if j.caller != callerBetween {
+			continue
+		}
+		j.behind(t, n)
+		out[n] = make([][]byte, j.ranks)
+		for r := range out[n] {
+			out[n][r] = slices.Concat(inputs[n]...)
 		}
 	}
-	return nil
+	return out
+}
+
+func (j *job) signal(t testing.TB, e *entry, step uint32) {
+	t.Helper()
+	for r := range j.ranks {
+		a := j.steps(r)
+		a.Signal, a.Wait = step, step
+		must(t, e.String(), j.session.Launch(&interpret.Launch{Image: e.image, Entry: e.name, Rank: r, Grid: 1, Block: 32, Arguments: bytesOf(a)}))
+	}
 }
 
 // setStep has all ranks sum, or move, what lies in their scratch.
-func (j *job) setStep(t testing.TB, e *entry, bytes uint64) [][]byte {
+func (j *job) setStep(t testing.TB, e *entry, bytes uint64) [][][]byte {
 	t.Helper()
-	inputs := j.fill(t, e.dtype, bytes)
+	inputs := j.fill(t, e.dtype, bytes)[0]
 	stride := (bytes + 511) / 512 * 512
 	out := make([][]byte, j.ranks)
 	for r := range j.ranks {
@@ -170,54 +214,53 @@ func (j *job) setStep(t testing.TB, e *entry, bytes uint64) [][]byte {
 		}
 		must(t, e.String(), j.session.Launch(&interpret.Launch{Image: e.image, Entry: e.name, Rank: r, Grid: j.grid, Block: j.block, Arguments: bytesOf(a)}))
 	}
-	return out
+	j.behind(t, 0)
+	return [][][]byte{out}
 }
 
 // setMessages has every rank send to every other.
-func (j *job) setMessages(t testing.TB, e *entry) [][]byte {
+func (j *job) setMessages(t testing.TB, e *entry) [][][]byte {
 	t.Helper()
-	bytes := j.in / uint64(j.ranks)
+	size := j.in / uint64(j.ranks)
 	inputs := j.fill(t, kernel.Uint8, j.in)
-	out := make([][]byte, j.ranks)
+	all := make([][][]byte, j.launches)
 	for n := range j.launches {
-		for r := range j.ranks {
-			list := j.messages(r, bytes)
-			l := interpret.Launch{Image: e.image, Entry: e.name, Rank: r, Grid: j.grid, Block: j.block, Overlap: n > 0 && e.name != "mscclpp_transfers_chunk"}
-			if e.bytes == int(unsafe.Sizeof(kernelargs.LLTransferArgs{})) {
-				c := &j.common[r]
-				a := &kernelargs.LLTransferArgs{Control: c.Control, State: c.State, Notes: c.Notes, Rank: c.Rank, Ranks: c.Ranks, Release: uint32(kernelargs.ReleaseAtOnce), Lines: j.lines(list)}
-				copy(a.Scratch[:], c.Scratch[:j.ranks])
-				a.Transfers = uint32(copy(a.List[:], list))
-				l.Arguments = bytesOf(a)
-			} else {
-				a := &kernelargs.TransferArgs{Common: j.common[r], Lines: j.lines(list), LongBytes: 1 << 40, BesideSlots: kernelargs.BesideSlots}
-				a.Transfers = uint32(copy(a.List[:], list))
-				l.Arguments = bytesOf(a)
-			}
-			must(t, e.String(), j.session.Launch(&l))
-		}
-	}
-	for r := range out {
-		out[r] = make([]byte, j.out)
-		for p := range j.ranks {
-			if p != r {
-				copy(out[r][uint64(p)*bytes:], inputs[p][uint64(r)*bytes:uint64(r+1)*bytes])
+		j.messagesOf(t, e, n, size)
+		j.behind(t, n)
+		out := make([][]byte, j.ranks)
+		for r := range out {
+			out[r] = make([]byte, j.out)
+			for p := range j.ranks {
+				part := out[r][uint64(p)*size : uint64(p+1)*size]
+				switch {
+				case p != r:
+					copy(part, inputs[n][p][uint64(r)*size:uint64(r+1)*size])
+				case j.caller == callerBetween && n > 0: // nobody sends it, and the caller has spoiled it
+					copy(part, bytes.Repeat([]byte{spoiled}, len(part)))
+				}
 			}
 		}
+		all[n] = out
 	}
-	return out
+	return all
 }
 
-// expect has every schedule compare the outputs.
-func (j *job) expect(t testing.TB, out [][]byte) {
+func (j *job) messagesOf(t testing.TB, e *entry, n int, size uint64) {
 	t.Helper()
-	must(t, "save", j.session.Save())
-	for r, p := range out {
-		if len(p) == 0 {
-			continue
+	for r := range j.ranks {
+		list := j.messages(r, size)
+		l := interpret.Launch{Image: e.image, Entry: e.name, Rank: r, Grid: j.grid, Block: j.block, Overlap: n > 0 && e.name != "mscclpp_transfers_chunk"}
+		if e.bytes == int(unsafe.Sizeof(kernelargs.LLTransferArgs{})) {
+			c := &j.common[r]
+			a := &kernelargs.LLTransferArgs{Control: c.Control, State: c.State, Notes: c.Notes, Rank: c.Rank, Ranks: c.Ranks, Release: uint32(kernelargs.ReleaseAtOnce), Lines: j.lines(list)}
+			copy(a.Scratch[:], c.Scratch[:j.ranks])
+			a.Transfers = uint32(copy(a.List[:], list))
+			l.Arguments = bytesOf(a)
+		} else {
+			a := &kernelargs.TransferArgs{Common: j.common[r], Lines: j.lines(list), LongBytes: 1 << 40, BesideSlots: kernelargs.BesideSlots}
+			a.Transfers = uint32(copy(a.List[:], list))
+			l.Arguments = bytesOf(a)
 		}
-		must(t, "expected", j.session.Write(at(atOutput, r), p))
-		must(t, "expect", j.session.Expect(at(atOutput, r), len(p)))
+		must(t, e.String(), j.session.Launch(&l))
 	}
-	must(t, "restore", j.session.Restore())
 }

@@ -21,6 +21,8 @@ const (
 	atOutput    = atScratch + 4<<32
 	atCopy      = atScratch + 5<<32 // the rank's copy of the window
 	atCounter   = atScratch + 6<<32
+	atSource    = atScratch + 7<<32
+	atResult    = atScratch + 8<<32
 	atWindow    = 1 << 45
 	windowHalf  = 4096
 	windowBytes = 2 * windowHalf
@@ -35,6 +37,8 @@ type shape struct {
 	bytes       uint64 // of what each rank gives, or gets, about
 	check       uint32 // of signatures
 	lanes       uint32 // 0: as many as blocks
+	chunk       uint64 // at most so many bytes in a step; 0: as many as fit
+	caller      int    // when its kernel runs
 }
 
 // job is the memory and the arguments of one case, as the engine would have them.
@@ -66,7 +70,7 @@ func newJob(t testing.TB, s *interpret.Session, x shape, in, out uint64) *job {
 			bytes uint64
 		}{
 			{"scratch", atScratch, j.geometry.Total}, {"state", atState, kernelargs.StateBytes}, {"control", atControl, uint64(unsafe.Sizeof(kernel.WaitControl{}))},
-			{"input", atInput, in}, {"output", atOutput, out}, {"copy", atCopy, windowBytes + 128}, {"counter", atCounter, 8},
+			{"input", atInput, in}, {"output", atOutput, out}, {"source", atSource, in * uint64(x.launches)}, {"result", atResult, out * uint64(x.launches)}, {"copy", atCopy, windowBytes + 128}, {"counter", atCounter, 8},
 		} {
 			if m.bytes > 0 {
 				must(t, m.name, s.Memory(r, fmt.Sprintf("%s-of-rank-%d", m.name, r), at(m.base, r), m.bytes))
@@ -101,8 +105,8 @@ func (j *job) window(rank int) kernel.SwitchChannelHandle {
 	}
 }
 
-// args fills the long arguments of a call.
-func (j *job) args(e *entry, rank int, count uint64) *kernelargs.Args {
+// args fills the long arguments of call n.
+func (j *job) args(e *entry, rank int, count uint64, n int) *kernelargs.Args {
 	kind, _ := e.collective()
 	element := uint64(e.dtype.Size())
 	traits := choose.TraitsOf(e.algorithm(), kind)
@@ -121,6 +125,9 @@ func (j *job) args(e *entry, rank int, count uint64) *kernelargs.Args {
 		a.Chunk = j.geometry.PipeChunk(bytes/uint64(j.ranks), a.Lanes, a.Ranks-1)
 	case choose.Fetch:
 		a.Chunk = min(j.geometry.PipeChunk(bytes, a.Lanes, 1), kernelargs.MostFetched)
+	}
+	if j.chunk > 0 { // calls divide the memory between them anew
+		a.Chunk = min(a.Chunk, j.chunk>>(n%2))
 	}
 	return a
 }

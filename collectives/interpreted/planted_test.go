@@ -2,6 +2,7 @@ package interpreted_test
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -11,100 +12,213 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated/interpret"
 )
 
-// schedulesOfMutant is within how many schedules a planted weakening has to be found.
-const schedulesOfMutant = 50
+// long is a case with more steps than buffers, in which a block does several lanes, and calls overlap.
+var long = shape{ranks: 2, grid: 1, block: 64, launches: 3, bytes: 9001, lanes: 2, chunk: 512, caller: callerAtEnd}
 
-// leastFound is the share of them, in percent, that is found at least. The others are logged by name: barriers and
-// signals that a second one behind them makes unnecessary for these cases, and waits whose data has always come.
-const leastFound = 60
+// plantedIn are the cases that have to report a weakening.
+var plantedIn = []shape{between, long}
 
-// tally counts planted weakenings of one kind.
-type tally struct {
-	planted, found int
-	missed         []string
+// verdict is what became of a planted weakening.
+type verdict int
+
+const (
+	unexplained verdict = iota
+	found               // reported
+	execution           // only the order of execution matters there, which the weaker form keeps
+	doubled             // not reported alone, but with others gone
+)
+
+// plantation is the weakenings of one entry.
+type plantation struct {
+	t         testing.TB
+	s         *interpret.Session
+	e         *entry
+	schedules uint64
+	most      []uint64 // instructions, by case
+	mutants   []interpret.Mutant
+	verdicts  []verdict
+	reasons   []string
 }
 
-// long is a case with more steps than buffers, in which a block does several lanes.
-var long = shape{ranks: 2, grid: 1, block: 64, launches: 3, bytes: 20011, lanes: 2}
-
-// plant plants every one of so many weakenings, one at a time, in what an entry executes, and counts those that a run then
-// reports, of one case or the other.
-func plant(t testing.TB, s *interpret.Session, e *entry, text []byte, every int, n *int, all map[string]*tally) {
+// plant plants each weakening of what an entry executes, one at a time, and looks for why those are not reported that are not.
+func plant(t testing.TB, s *interpret.Session, e *entry, text []byte, schedules uint64) *plantation {
 	t.Helper()
 	_, _, err := s.Image(e.image, text) // anew: it knows what was executed
 	must(t, e.image, err)
-	cases := []shape{small, long}
-	var most [2]uint64
-	for i, x := range cases {
-		stats, err := execute(t, s, e, x, 1, 1, true)
+	p := &plantation{t: t, s: s, e: e, schedules: schedules}
+	for _, x := range plantedIn {
+		stats, err := execute(t, s, e, x, 1, schedules, true)
 		must(t, e.String(), err)
-		most[i] = 10*stats.Instructions + 1e6
+		p.most = append(p.most, 10*stats.Instructions/schedules+1e6)
 	}
-	mutants, err := s.Mutants(e.image)
+	p.mutants, err = s.Mutants(e.image)
 	must(t, e.String(), err)
-	found := make([]bool, len(mutants))
-	var chosen []int
-	for i := range mutants {
-		if *n++; *n%every == 0 {
-			chosen = append(chosen, i)
-		}
-	}
-	for c, x := range cases {
-		must(t, "mutate", s.Mutate(-1))
-		j, out := set(t, s, e, x)
-		j.expect(t, out)
-		for _, i := range chosen {
-			if found[i] {
+	p.verdicts, p.reasons = make([]verdict, len(p.mutants)), make([]string, len(p.mutants))
+	p.each(func(i int) []int { return []int{i} }, func(i int, report string) {
+		p.verdicts[i], p.reasons[i] = found, report
+	})
+	p.explainExecution()
+	p.explainDoubled()
+	must(t, "mutate", s.Mutate())
+	return p
+}
+
+// each runs the cases with sets of weakenings, one set for each weakening that is unexplained, and says which are reported.
+func (p *plantation) each(with func(i int) []int, reported func(i int, report string)) {
+	for c := range plantedIn {
+		p.prepare(c)
+		for i, v := range p.verdicts {
+			if v != unexplained {
 				continue
 			}
-			must(t, mutants[i].Where, s.Mutate(i))
-			_, err := s.Run(1, schedulesOfMutant, true, most[c])
-			found[i] = err != nil
-		}
-	}
-	must(t, "mutate", s.Mutate(-1))
-	for _, i := range chosen {
-		x := all[mutants[i].How]
-		if x == nil {
-			x = &tally{}
-			all[mutants[i].How] = x
-		}
-		x.planted++
-		if found[i] {
-			x.found++
-		} else {
-			x.missed = append(x.missed, mutants[i].Where+" by "+strings.TrimPrefix(e.name, "mscclpp_"))
+			if report := p.run(c, with(i)); report != "" {
+				reported(i, report)
+			}
 		}
 	}
 }
 
-// Weakened orders are found: those that CI has time for, or all.
+// prepare sets a case.
+func (p *plantation) prepare(c int) {
+	must(p.t, "mutate", p.s.Mutate())
+	j, out := set(p.t, p.s, p.e, plantedIn[c])
+	j.expect(p.t, out)
+}
+
+func (p *plantation) run(c int, planted []int) string {
+	must(p.t, "mutate", p.s.Mutate(planted...))
+	if _, err := p.s.Run(1, p.schedules, true, p.most[c]); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// where is the instruction of a weakening.
+func (p *plantation) where(i int) string { return p.mutants[i].Where }
+
+// explainExecution: a relaxed signal or wait whose absence is reported, but not its weakness, is about what was read before.
+// Relaxed accesses are enough for that (docs/memory-model.md, docs/interpreter.md).
+func (p *plantation) explainExecution() {
+	for i, m := range p.mutants {
+		how, relaxed := strings.CutSuffix(m.How, " relaxed")
+		if !relaxed || p.verdicts[i] != unexplained {
+			continue
+		}
+		for k, other := range p.mutants {
+			if other.Where == m.Where && other.How == how+" dropped" && p.verdicts[k] == found {
+				p.verdicts[i], p.reasons[i] = execution, "dropped, it is reported: what was read before it is over"
+			}
+		}
+	}
+}
+
+// explainDoubled looks for those that are reported once others are gone that are not reported themselves: these order the
+// same. What is left is idle: nothing is reported when it goes, too.
+func (p *plantation) explainDoubled() {
+	rest := p.those(unexplained)
+	p.double(rest)
+	slices.Reverse(rest)
+	p.double(rest)
+	for _, i := range p.those(unexplained) {
+		p.double(append(slices.DeleteFunc(slices.Clone(rest), func(k int) bool { return k == i }), i))
+	}
+}
+
+func (p *plantation) those(v verdict) (list []int) {
+	for i, x := range p.verdicts {
+		if x == v {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// double collects weakenings that are not reported even all together. What is reported together with them alone orders
+// what they order.
+func (p *plantation) double(list []int) {
+	var gone []int
+	for _, i := range list {
+		both := append(slices.Clone(gone), i)
+		switch {
+		case !p.reported(both):
+			gone = both
+		case p.verdicts[i] == unexplained:
+			p.verdicts[i], p.reasons[i] = doubled, "others order the same: "+p.fewest(gone, i)
+		}
+	}
+}
+
+// reported says whether a set of weakenings is reported, by four schedules: one of each kind of laggard.
+func (p *plantation) reported(planted []int) bool {
+	for c := range plantedIn {
+		p.prepare(c)
+		must(p.t, "mutate", p.s.Mutate(planted...))
+		if _, err := p.s.Run(1, 4, true, p.most[c]); err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// fewest names those of the weakenings without which another one is not reported.
+func (p *plantation) fewest(gone []int, i int) string {
+	for k := len(gone) - 1; k >= 0 && len(gone) > 1; k-- {
+		if fewer := slices.Delete(slices.Clone(gone), k, k+1); p.reported(append(slices.Clone(fewer), i)) {
+			gone = fewer
+		}
+	}
+	var names []string
+	for _, k := range gone {
+		names = append(names, p.mutants[k].How+" at "+p.line(k))
+	}
+	return strings.Join(names, ", ")
+}
+
+// line is the place of a weakening without its text.
+func (p *plantation) line(i int) string {
+	at, _, _ := strings.Cut(p.where(i), " ")
+	return at
+}
+
+// tally counts planted weakenings of one kind by verdict.
+type tally [doubled + 1]int
+
+// Weakened orders are reported, or nothing needs them: those of some kernels, or of all.
 func TestPlantedWeakeningsAreFound(t *testing.T) {
-	every := 23
+	every, schedules := 7, uint64(8)
 	if os.Getenv("INTERPRET") == "full" {
-		every = 1
+		every, schedules = 1, 50
 	}
 	s := start(t)
 	list, texts := entries(t, "sm_90")
+	list = slices.DeleteFunc(list, func(e *entry) bool { return !frequent(e) })
 	all := map[string]*tally{}
-	n := 0
-	for _, e := range list {
-		if frequent(e) {
-			plant(t, s, e, texts[e.image], every, &n, all)
+	var sum tally
+	for n := every / 2; n < len(list); n += every {
+		e := list[n]
+		p := plant(t, s, e, texts[e.image], schedules)
+		for i, m := range p.mutants {
+			x := all[m.How]
+			if x == nil {
+				x = &tally{}
+				all[m.How] = x
+			}
+			x[p.verdicts[i]]++
+			sum[p.verdicts[i]]++
+			if p.verdicts[i] != found {
+				t.Logf("%s: %s by %s: %s", [...]string{"unexplained", "", "execution", "doubled"}[p.verdicts[i]], m.How, p.where(i), p.reasons[i])
+			}
 		}
 	}
-	planted, found := 0, 0
+	t.Log("| kind | planted | reported | for execution only | doubled | unexplained |")
+	row := func(kind string, x *tally) {
+		t.Logf("| %s | %d | %d | %d | %d | %d |", kind, x[0]+x[1]+x[2]+x[3], x[found], x[execution], x[doubled], x[unexplained])
+	}
 	for _, how := range slices.SortedFunc(maps.Keys(all), cmp.Compare[string]) {
-		x := all[how]
-		planted += x.planted
-		found += x.found
-		t.Logf("%-40s %5d planted, %5d found", how, x.planted, x.found)
-		for _, m := range x.missed {
-			t.Logf("    missed: %s", m)
-		}
+		row(how, all[how])
 	}
-	t.Logf("%d of %d found", found, planted)
-	if planted == 0 || found*100 < planted*leastFound {
-		t.Errorf("%d of %d planted weakenings were found, expected at least %d %%", found, planted, leastFound)
+	row("all", &sum)
+	if matter := sum[found] + sum[unexplained]; matter == 0 || sum[unexplained]*20 > matter {
+		t.Error(fmt.Sprintf("%d of %d planted weakenings are not reported and not explained, expected at most 5 %%", sum[unexplained], matter))
 	}
 }

@@ -156,8 +156,10 @@ func (s *Session) Mutants(image string) ([]Mutant, error) {
 	return out, err
 }
 
-// Mutate plants one of the last list, instead of the one before; -1: none.
-func (s *Session) Mutate(n int) error { return s.do(nil, "mutate %d", n) }
+// Mutate plants some of the last list, instead of those before. Of several of one instruction the first is planted.
+func (s *Session) Mutate(n ...int) error {
+	return s.do(nil, "mutate %s -1", strings.Trim(fmt.Sprint(n), "[]"))
+}
 
 // Reset forgets memory and launches, but not images.
 func (s *Session) Reset() error { return s.do(nil, "reset") }

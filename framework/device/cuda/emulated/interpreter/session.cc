@@ -79,13 +79,12 @@ std::string Session::answer(const std::string& line) {
     const char* from = reinterpret_cast<const char*>(at);
     checks_.push_back({at, std::vector<char>(from, from + bytes)});
   } else if (command == "mutate") {
-    if (mutated_ != nullptr) *mutated_ = *original_;
-    mutated_ = nullptr;
-    if (int64_t n = -1; words >> n && n >= 0) {
+    for (auto& [at, original] : mutated_) *at = original;
+    mutated_.clear();
+    for (int64_t n = -1; words >> n && n >= 0;) {
       const Mutant& m = mutants_.at(static_cast<size_t>(n));
-      mutated_ = m.at;
-      original_ = std::make_unique<ptx::Instruction>(*m.at);
-      m.apply(mutated_);
+      if (!mutated_.emplace(m.at, *m.at).second) continue;  // one weakening of an instruction
+      m.apply(m.at);
     }
   } else if (command == "reset") {
     queue_.clear();
@@ -207,7 +206,7 @@ std::string Session::cpu(std::istream& words) {
 std::string Session::mutants(std::istream& words) {
   std::string name;
   words >> name;
-  if (mutated_ != nullptr) throw ptx::Error("an instruction is mutated");
+  if (!mutated_.empty()) throw ptx::Error("an instruction is mutated");
   mutants_ = mutants_of(*programs_.at(name));
   std::ostringstream out;
   for (const Mutant& m : mutants_) out << m.how << "\t" << m.text << "\n";

@@ -73,8 +73,7 @@ class Session {
   std::vector<Queued> queue_;
   std::vector<Check> checks_;
   std::vector<Mutant> mutants_;
-  std::unique_ptr<ptx::Instruction> original_;
-  ptx::Instruction* mutated_ = nullptr;
+  std::map<ptx::Instruction*, ptx::Instruction> mutated_;  // with what they were
 };
 
 }  // namespace interpreter

@@ -146,6 +146,12 @@ class Machine {
 
  private:
   friend struct Warp;
+  // Who gets fewer turns than others; -1: nobody in particular.
+  struct Laggard {
+    int rank = -1, block = -1, warp = -1;
+    bool is(const Warp& w) const;
+  };
+  Laggard choose_laggard(uint64_t seed);
   void begin(Grid& g);
   void begin_ready();
   void turn(Warp& w, uint32_t most);

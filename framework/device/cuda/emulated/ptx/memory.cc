@@ -66,7 +66,8 @@ void load(Warp& w, const Instruction& i, uint32_t lanes) {
     const uint64_t from = address(w, i, a, l), all = static_cast<uint64_t>(size) * i.vector;
     const Region& region = w.machine->region(w, i, l, from, all);
     if (region.window()) w.fail(i, l, "a plain access to a multicast window");
-    if (Races* r = w.machine->races) r->load(w, i, l, from, all);
+    // A planted weakening that passes does not wait, so it learns nothing from what is there.
+    if (Races* r = w.machine->races; r != nullptr && !i.passes) r->load(w, i, l, from, all);
     // As many bytes at once as there are, up to 8: a packet is whole.
     if (i.vector > 1 && size == 4) {
       for (int k = i.vector - 2; k >= 0; k -= 2) {
