@@ -40,8 +40,11 @@ func child(algorithm string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	r, f := &rank{}, func(ctx context.Context, r *rank) error { return wait(ctx, r, algorithm) }
-	if algorithm == childExchanges {
+	switch algorithm {
+	case childExchanges:
 		r.over, f = overCopies, exchanges
+	case childDigests:
+		f = digests
 	}
 	if err := alone(ctx, r, f); err != nil {
 		fmt.Println("failed:", err)
@@ -161,7 +164,7 @@ func killed(t *testing.T, hosts string, algorithms ...string) {
 }
 
 // processes starts the ranks of a job, which are to end with ctx.
-func processes(ctx context.Context, t *testing.T, n int, mode, hosts string) (all []*exec.Cmd, lines []*bufio.Scanner) {
+func processes(ctx context.Context, t *testing.T, n int, mode, hosts string, env ...string) (all []*exec.Cmd, lines []*bufio.Scanner) {
 	t.Helper()
 	l, id, err := bootstrap.Listen(ctx, "127.0.0.1:0")
 	if err != nil {
@@ -176,6 +179,7 @@ func processes(ctx context.Context, t *testing.T, n int, mode, hosts string) (al
 	for r := range n {
 		c := exec.CommandContext(ctx, cmp.Or(os.Getenv(rankProgram), os.Args[0]))
 		c.Env = append(os.Environ(), childMode+"="+mode, childHosts+"="+hosts, fmt.Sprint("RANK=", r), fmt.Sprint("WORLD_SIZE=", n), bootstrap.EnvUniqueID+"="+id.String())
+		c.Env = append(c.Env, env...)
 		if r == 0 {
 			c.ExtraFiles, c.Env = []*os.File{file}, append(c.Env, bootstrap.EnvListenFD+"=3")
 		}
