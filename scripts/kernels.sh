@@ -30,6 +30,16 @@ assemble() {
 	"${KERNELS:-bin/mscclpp-kernels}" assemble $folders --ptxas "$ptxas" --store "$cache/assembled" "$@"
 }
 
+# assemble_too OPTIONS… asks the oldest assembler that takes the images, and one of the next major version: programs load
+# PTX where their driver has either. One type stands for all, which have the same instructions.
+assemble_too() {
+	for other in 12.2.140:sm_80,sm_90,sm_90a 13.5.37:sm_90,sm_100,sm_103,sm_120; do
+		if ptxas=$(scripts/ptxas.sh "${other%:*}"); then
+			assemble "$ptxas" --types f32 --chips "${other#*:}" --table "registers-${other%:*}.txt" "$@"
+		fi
+	done
+}
+
 if [ "$verb" = machine-code ]; then
 	ptxas=$(scripts/ptxas.sh)
 	assemble "$ptxas" --except actor_reduce ${2:+--chips "$2"} --out "${OUT:-bin/plugins/mscclpp}"
@@ -38,6 +48,7 @@ fi
 if [ "$verb" = registers ]; then
 	ptxas=$(scripts/ptxas.sh)
 	assemble "$ptxas" --images examples/fused/image --record
+	assemble_too --record
 	exit 0
 fi
 found=0
@@ -75,6 +86,7 @@ fi
 if [ "$verb" = check ]; then
 	if ptxas=$(scripts/ptxas.sh); then
 		assemble "$ptxas" --images examples/fused/image
+		assemble_too
 	else
 		echo "kernels: without the assembler, nobody has looked at registers and spills" >&2
 	fi

@@ -53,3 +53,12 @@ esac`
 		}
 	}
 }
+
+// Only versions with a checksum are fetched.
+func TestAssemblersHaveChecksums(t *testing.T) {
+	out, err := exec.Command("./ptxas.sh", "11.8.89").CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), "11.8.89: expected 12.2.140, 12.9.86 or 13.5.37") {
+		t.Errorf("%v: %s", err, out)
+	}
+}

@@ -34,11 +34,13 @@ func assembleCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringArrayVar(&a.Images, "images", nil, "folder of PTX images and their manifest.json; may be given several times")
 	f.StringSliceVar(&a.Except, "except", nil, "families to leave out")
+	f.StringSliceVar(&a.Types, "types", nil, "types whose images are assembled, beside those for no type (default: all)")
 	f.StringSliceVar(&a.Chips, "chips", nil, "chips, separated by commas (default sm_80,sm_90,sm_100,sm_103,sm_120)")
 	f.StringVar(&a.Assembler, "ptxas", "", "NVIDIA's assembler (default ptxas on the path)")
 	f.StringVar(&a.Out, "out", "", "where the containers are written, without chip and ending: PLUGINS/NAME; none: registers are compared, and nothing is written")
 	f.StringVar(&a.Store, "store", "", "folder in which machine code is kept by all that decides its bytes")
 	f.IntVarP(&a.Jobs, "jobs", "j", 0, "assemblers at once (default: one a CPU)")
+	f.StringVar(&a.Table, "table", "", "name of the tables of registers beside the manifests (default registers.txt)")
 	f.BoolVar(&a.Record, "record", false, "write the tables of registers instead of comparing with them")
 	_ = c.MarkFlagRequired("images") // fails only for a flag that does not exist
 	return c

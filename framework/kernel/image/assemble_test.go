@@ -222,6 +222,33 @@ func TestRecord(t *testing.T) {
 	}
 }
 
+// Another assembler has a table of its own, for one type: images for others are not assembled.
+func TestRecordOfAnotherAssembler(t *testing.T) {
+	r := newAssembleRig(t, "13.5.37")
+	m := &Manifest{Name: "set", ABI: kernel.ABI}
+	r.image(m, "k", "sm_80", "k", plainUse, 80, 90, 120)
+	r.image(m, "sums", "sm_80", "sums", plainUse, 80, 90, 120)
+	r.image(m, "more", "sm_80", "more", plainUse) // the assembler would fail
+	for i := range m.Images {
+		m.Images[i].Type = map[string]string{"sums": "f32", "more": "f16"}[m.Images[i].Family]
+	}
+	if err := m.write(r.images); err != nil {
+		t.Fatal(err)
+	}
+	other := func(a *Assembly) { a.Types, a.Table, a.Out = []string{"f32"}, "registers-13.txt", "" }
+	if _, err := r.assemble(func(a *Assembly) { other(a); a.Record = true }); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(r.images, "registers-13.txt"))
+	if err != nil || !strings.HasSuffix(string(text), "\nkernel sm_80 sm_90 sm_120\nk 40 40 40\nsums 40 40 40\n") {
+		t.Errorf("%s, %v", text, err)
+	}
+	r.write(filepath.Join(r.images, "registers-13.txt"), strings.Replace(string(text), "sums 40", "sums 39", 1))
+	if _, err := r.assemble(other); err == nil || !strings.Contains(err.Error(), "sums for sm_80: 40, expected at most 39 (") || !strings.Contains(err.Error(), "registers-13.txt") {
+		t.Errorf("%v: expected the kernel that takes more than its table says", err)
+	}
+}
+
 // An image that cannot be assembled is named, and no container is left.
 func TestAssembleRefuses(t *testing.T) {
 	for name, c := range map[string]struct {

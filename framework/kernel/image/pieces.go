@@ -18,11 +18,13 @@ var Chips = []string{"sm_80", "sm_90", "sm_100", "sm_103", "sm_120"}
 type Assembly struct {
 	Images    []string // folders of PTX, each with its manifest
 	Except    []string // families that are left out
+	Types     []string // images for a type are left out but for these; none: of all types
 	Chips     []string // none: Chips
 	Assembler string   // ptxas
 	Store     string   // folder in which machine code is kept by all that decides its bytes; "": none
 	Out       string   // path of the containers without chip and ending: DIR/NAME; "": none are written
 	Jobs      int      // assemblers at once; 0: one a CPU
+	Table     string   // name of the tables of registers; "": UseFile
 	Record    bool     // writes the tables of registers instead of comparing with them
 	Progress  func(done, all int, id string)
 }
@@ -59,7 +61,8 @@ func (a *Assembly) pieces() ([]*piece, []*folder, error) {
 			for i := range m.Images {
 				img := &m.Images[i]
 				least := chipNumber(img.Arch)
-				if least == 0 || least > chipNumber(chip) || slices.Contains(a.Except, img.Family) {
+				if least == 0 || least > chipNumber(chip) || slices.Contains(a.Except, img.Family) ||
+					len(a.Types) > 0 && img.Type != "" && !slices.Contains(a.Types, img.Type) {
 					continue
 				}
 				key := img.Family + "\x00" + img.Type

@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -38,7 +39,7 @@ func (f *folder) hold(pieces []*piece, a *Assembly) error {
 			have[name][p.chip] = machinecode.Use{Registers: max(most.Registers, u.Registers), Stack: max(most.Stack, u.Stack)}
 		}
 	}
-	path := filepath.Join(f.dir, UseFile)
+	path := filepath.Join(f.dir, cmp.Or(a.Table, UseFile))
 	if a.Record {
 		return atomicfile.Bytes(path, useTable(have, a.Chips))
 	}
