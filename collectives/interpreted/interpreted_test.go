@@ -2,8 +2,11 @@ package interpreted_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,12 +104,14 @@ func TestEntriesThatCompareSignatures(t *testing.T) {
 	}
 }
 
-// More ranks: 4 on one schedule each, or 2, 4 and 8 on many.
+// More ranks: 4 on one schedule each, or 2, 4 and 8 on many. Of the latter INTERPRET_ROWS names a file that gets a row for
+// each that has passed; a run that is started again goes on behind it.
 func TestMoreRanks(t *testing.T) {
 	ranks, schedules := []int{4}, uint64(1)
 	if os.Getenv("INTERPRET") == "full" {
 		ranks, schedules = []int{2, 4, 8}, 100
 	}
+	rows := openRows(t, os.Getenv("INTERPRET_ROWS"))
 	s := start(t)
 	list, texts := entries(t, "sm_90")
 	loaded := ""
@@ -114,12 +119,16 @@ func TestMoreRanks(t *testing.T) {
 		if !frequent(e) {
 			continue
 		}
-		if e.image != loaded {
-			_, _, err := s.Image(e.image, texts[e.image])
-			must(t, e.image, err)
-			loaded = e.image
-		}
 		for _, n := range ranks {
+			row := fmt.Sprintf("| %v | %d | %d |", e, n, schedules)
+			if rows.has(row) {
+				continue
+			}
+			if e.image != loaded {
+				_, _, err := s.Image(e.image, texts[e.image])
+				must(t, e.image, err)
+				loaded = e.image
+			}
 			x := small
 			x.ranks = n
 			stats, err := execute(t, s, e, x, 1, schedules, true)
@@ -128,8 +137,56 @@ func TestMoreRanks(t *testing.T) {
 			case err != nil:
 				t.Errorf("%v, %d ranks: %v", e, n, err)
 			default:
-				t.Logf("| %v | %d | %d | %d | %v |", e, n, schedules, stats.Instructions, stats.Time.Round(time.Millisecond))
+				row += fmt.Sprintf(" %d | %v |", stats.Instructions, stats.Time.Round(time.Millisecond))
+				t.Log(row)
+				rows.add(t, row)
 			}
+		}
+	}
+}
+
+// resultRows are those of a file, which grows by them.
+type resultRows struct {
+	text string
+	file *os.File
+}
+
+func openRows(t testing.TB, path string) *resultRows {
+	t.Helper()
+	if path == "" {
+		return &resultRows{}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	must(t, "rows", err)
+	t.Cleanup(func() { f.Close() })
+	return &resultRows{"\n" + string(text), f}
+}
+
+// has says whether there is a row with this beginning.
+func (r *resultRows) has(row string) bool { return strings.Contains(r.text, "\n"+row) }
+
+func (r *resultRows) add(t testing.TB, row string) {
+	t.Helper()
+	if r.file == nil {
+		return
+	}
+	_, err := fmt.Fprintln(r.file, row)
+	must(t, "row", err)
+}
+
+// Rows that are there are not made again.
+func TestRowsAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rows")
+	openRows(t, path).add(t, "| a | 2 | 100 | 5 | 1ms |")
+	openRows(t, path).add(t, "| b | 2 | 100 | 6 | 1ms |")
+	again := openRows(t, path)
+	for row, want := range map[string]bool{"| a | 2 | 100 |": true, "| b | 2 | 100 |": true, "| b | 2 | 10 |": false, "| c | 2 | 100 |": false} {
+		if again.has(row) != want {
+			t.Errorf("%s: there %v, expected %v", row, !want, want)
 		}
 	}
 }

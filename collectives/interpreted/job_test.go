@@ -62,6 +62,9 @@ func newJob(t testing.TB, s *interpret.Session, x shape, in, out uint64) *job {
 	if j.geometry, err = kernelargs.Divide(scratch, x.ranks, max(x.grid, x.lanes), true); err != nil {
 		t.Fatal(err)
 	}
+	if x.chunk > 0 {
+		j.geometry.StageSlot, j.geometry.PipeSlot = min(j.geometry.StageSlot, x.chunk), min(j.geometry.PipeSlot, x.chunk)
+	}
 	must(t, "reset", s.Reset())
 	for r := range x.ranks {
 		for _, m := range []struct {
@@ -92,6 +95,9 @@ func (j *job) commonOf(rank int) kernelargs.Common {
 		Rank: uint32(rank), Ranks: uint32(j.ranks), Check: j.check,
 	}
 	j.geometry.Fill(&c)
+	if j.chunk > 0 { // a call has several pieces
+		c.PacketHalf = min(c.PacketHalf, 8*j.chunk)
+	}
 	for r := range j.ranks {
 		c.Scratch[r] = uintptr(at(atScratch, r))
 	}

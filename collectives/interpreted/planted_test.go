@@ -2,7 +2,6 @@ package interpreted_test
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -26,6 +25,7 @@ const (
 	found               // reported
 	execution           // only the order of execution matters there, which the weaker form keeps
 	doubled             // not reported alone, but with others gone
+	idle                // not reported even together with all others that are not
 )
 
 // plantation is the weakenings of one entry.
@@ -116,11 +116,16 @@ func (p *plantation) explainExecution() {
 // same. What is left is idle: nothing is reported when it goes, too.
 func (p *plantation) explainDoubled() {
 	rest := p.those(unexplained)
-	p.double(rest)
+	gone := p.double(rest)
 	slices.Reverse(rest)
 	p.double(rest)
+	for _, i := range p.those(unexplained) { // the others first, and it last
+		list := slices.DeleteFunc(slices.Clone(gone), func(k int) bool { return k == i })
+		others := slices.DeleteFunc(slices.Clone(rest), func(k int) bool { return k == i || slices.Contains(gone, k) })
+		p.extend(list, append(others, i))
+	}
 	for _, i := range p.those(unexplained) {
-		p.double(append(slices.DeleteFunc(slices.Clone(rest), func(k int) bool { return k == i }), i))
+		p.verdicts[i] = idle
 	}
 }
 
@@ -135,8 +140,9 @@ func (p *plantation) those(v verdict) (list []int) {
 
 // double collects weakenings that are not reported even all together. What is reported together with them alone orders
 // what they order.
-func (p *plantation) double(list []int) {
-	var gone []int
+func (p *plantation) double(list []int) (gone []int) { return p.extend(nil, list) }
+
+func (p *plantation) extend(gone, list []int) []int {
 	for _, i := range list {
 		both := append(slices.Clone(gone), i)
 		switch {
@@ -146,6 +152,7 @@ func (p *plantation) double(list []int) {
 			p.verdicts[i], p.reasons[i] = doubled, "others order the same: "+p.fewest(gone, i)
 		}
 	}
+	return gone
 }
 
 // reported says whether a set of weakenings is reported, by four schedules: one of each kind of laggard.
@@ -180,45 +187,84 @@ func (p *plantation) line(i int) string {
 	return at
 }
 
+// because says why weakenings of an entry may be idle, by algorithm; "": nobody knows.
+func because(e *entry, how string) string {
+	barrier := how == "barrier dropped"
+	switch algorithm := e.algorithm(); {
+	case algorithm == "push" || algorithm == "shares" || algorithm == "fetch" || algorithm == "zerocopy":
+		return "all ranks meet at the start of a call, too: the barrier at its end is for calls of other kernels, and behind it the kernel ends; " +
+			"in a pipeline a chunk that has come says that there is room for the next one"
+	case barrier && algorithm == "ll8":
+		return "a thread sends the packets of a piece to where it has received those of the piece before: each is the answer to one, by the same thread"
+	case algorithm == "chunk" || algorithm == "twophase_chunk" || algorithm == "allpair_chunk":
+		if !barrier && (e.name == "mscclpp_reduce_chunk" || e.name == "mscclpp_broadcast_chunk" || e.name == "mscclpp_transfers_chunk") {
+			return ""
+		}
+		return "ranks fill and read by turns, and there are four slots: that a chunk has come says that the slot of the next one is free, " +
+			"and each barrier of a block stands beside another one"
+	case barrier && e.name == "mscclpp_steps_signal":
+		return "one thread reads, writes and waits"
+	}
+	return ""
+}
+
 // tally counts planted weakenings of one kind by verdict.
-type tally [doubled + 1]int
+type tally [idle + 1]int
+
+func (x *tally) row(t testing.TB, kind string) {
+	t.Helper()
+	t.Logf("| %s | %d | %d | %d | %d | %d | %d |", kind, x[0]+x[1]+x[2]+x[3]+x[4], x[found], x[execution], x[doubled], x[idle], x[unexplained])
+}
+
+// leastReported is how many of 100 weakenings are reported at least, or shown to be about execution, or doubled.
+const leastReported = 80
 
 // Weakened orders are reported, or nothing needs them: those of some kernels, or of all.
 func TestPlantedWeakeningsAreFound(t *testing.T) {
-	every, schedules := 7, uint64(8)
-	if os.Getenv("INTERPRET") == "full" {
-		every, schedules = 1, 50
-	}
 	s := start(t)
 	list, texts := entries(t, "sm_90")
 	list = slices.DeleteFunc(list, func(e *entry) bool { return !frequent(e) })
-	all := map[string]*tally{}
-	var sum tally
+	every, schedules := 10, uint64(4)
+	if os.Getenv("INTERPRET") == "full" {
+		every, schedules = 1, 50
+	}
+	if only := os.Getenv("INTERPRET_ENTRIES"); only != "" {
+		every = 1
+		list = slices.DeleteFunc(list, func(e *entry) bool {
+			return !slices.Contains(strings.Split(only, ","), strings.TrimPrefix(e.name, "mscclpp_"))
+		})
+	}
+	all, sum := map[string]*tally{}, tally{}
 	for n := every / 2; n < len(list); n += every {
 		e := list[n]
 		p := plant(t, s, e, texts[e.image], schedules)
 		for i, m := range p.mutants {
-			x := all[m.How]
-			if x == nil {
-				x = &tally{}
-				all[m.How] = x
+			if p.verdicts[i] == idle {
+				if p.reasons[i] = because(e, m.How); p.reasons[i] == "" {
+					p.verdicts[i] = unexplained
+				}
 			}
-			x[p.verdicts[i]]++
-			sum[p.verdicts[i]]++
 			if p.verdicts[i] != found {
-				t.Logf("%s: %s by %s: %s", [...]string{"unexplained", "", "execution", "doubled"}[p.verdicts[i]], m.How, p.where(i), p.reasons[i])
+				t.Logf("%s: %s by %s: %s", [...]string{"unexplained", "", "execution", "doubled", "idle"}[p.verdicts[i]], m.How, p.where(i), p.reasons[i])
 			}
+			if all[m.How] == nil {
+				all[m.How] = &tally{}
+			}
+			all[m.How][p.verdicts[i]]++
+			sum[p.verdicts[i]]++
 		}
 	}
-	t.Log("| kind | planted | reported | for execution only | doubled | unexplained |")
-	row := func(kind string, x *tally) {
-		t.Logf("| %s | %d | %d | %d | %d | %d |", kind, x[0]+x[1]+x[2]+x[3], x[found], x[execution], x[doubled], x[unexplained])
-	}
+	t.Log("| kind | planted | reported | for execution only | doubled | idle | unexplained |")
 	for _, how := range slices.SortedFunc(maps.Keys(all), cmp.Compare[string]) {
-		row(how, all[how])
+		all[how].row(t, how)
 	}
-	row("all", &sum)
-	if matter := sum[found] + sum[unexplained]; matter == 0 || sum[unexplained]*20 > matter {
-		t.Error(fmt.Sprintf("%d of %d planted weakenings are not reported and not explained, expected at most 5 %%", sum[unexplained], matter))
+	sum.row(t, "all")
+	known := sum[found] + sum[execution] + sum[doubled]
+	planted := known + sum[idle] + sum[unexplained]
+	if planted == 0 || sum[unexplained]*20 > planted {
+		t.Errorf("%d of %d planted weakenings are not reported and not explained, expected at most 5 %%", sum[unexplained], planted)
+	}
+	if os.Getenv("INTERPRET_ENTRIES") == "" && known*100 < planted*leastReported {
+		t.Errorf("%d of %d planted weakenings are reported, or shown to be for execution only or doubled, expected %d %%", known, planted, leastReported)
 	}
 }
