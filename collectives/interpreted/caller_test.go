@@ -61,7 +61,7 @@ $L__end:
 
 const callerImage = "caller"
 
-const spoiled = 238 // what the caller leaves in the output
+const spoiled = 238 // every byte of an output behind the caller
 
 // When the caller's kernel runs.
 const (

@@ -235,7 +235,7 @@ func (j *job) setMessages(t testing.TB, e *entry) [][][]byte {
 				switch {
 				case p != r:
 					copy(part, inputs[n][p][uint64(r)*size:uint64(r+1)*size])
-				case j.caller == callerBetween && n > 0: // nobody sends it, and the caller has spoiled it
+				case j.caller == callerBetween && n > 0: // no rank sends it, and the caller has spoiled it
 					copy(part, bytes.Repeat([]byte{spoiled}, len(part)))
 				}
 			}

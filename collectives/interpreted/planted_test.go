@@ -113,7 +113,7 @@ func (p *plantation) explainExecution() {
 }
 
 // explainDoubled looks for those that are reported once others are gone that are not reported themselves: these order the
-// same. What is left is idle: nothing is reported when it goes, too.
+// same. The others are idle: nothing is reported when they go, too.
 func (p *plantation) explainDoubled() {
 	rest := p.those(unexplained)
 	gone := p.double(rest)
@@ -138,7 +138,7 @@ func (p *plantation) those(v verdict) (list []int) {
 	return list
 }
 
-// double collects weakenings that are not reported even all together. What is reported together with them alone orders
+// double collects weakenings that are not reported even all together. One that is reported with them alone orders
 // what they order.
 func (p *plantation) double(list []int) (gone []int) { return p.extend(nil, list) }
 
@@ -187,7 +187,7 @@ func (p *plantation) line(i int) string {
 	return at
 }
 
-// because says why weakenings of an entry may be idle, by algorithm; "": nobody knows.
+// because says why weakenings of an entry may be idle, by algorithm; "": no reason is known.
 func because(e *entry, how string) string {
 	barrier := how == "barrier dropped"
 	switch algorithm := e.algorithm(); {

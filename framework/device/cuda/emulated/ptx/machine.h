@@ -146,7 +146,7 @@ class Machine {
 
  private:
   friend struct Warp;
-  // Who gets fewer turns than others; -1: nobody in particular.
+  // The rank, block or warp that gets fewer turns than others; -1: any.
   struct Laggard {
     int rank = -1, block = -1, warp = -1;
     bool is(const Warp& w) const;
