@@ -36,6 +36,23 @@ func (c *health) Err() error { return c.life.Err() }
 // close it.
 func (c *health) Done() <-chan struct{} { return c.life.Done() }
 
+// causePatience is how long the cause may take with which a rank has ended the job: it comes by another way than the rank's last data, and
+// a network can notice that a rank is gone before the job has found out which one has died.
+const causePatience = time.Second
+
+// Cause is Err for a rank that has noticed, by other means, that something is wrong: it waits a moment for the cause, or until ctx ends. nil:
+// none has come.
+func (c *health) Cause(ctx context.Context) error {
+	patience := time.NewTimer(causePatience)
+	defer patience.Stop()
+	select {
+	case <-c.Done():
+	case <-ctx.Done():
+	case <-patience.C:
+	}
+	return c.Err()
+}
+
 // Check is Err for the data path: three loads as long as nothing has failed. It also
 // reports a wait that exceeded Options.Deadline. It must not run concurrently with
 // Close.

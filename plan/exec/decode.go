@@ -36,14 +36,14 @@ func decode(p *schema.Plan, rank int) (*tables, error) {
 	d := &decoder{plan: p, gpu: &p.GPUs[rank]}
 	for b := range d.gpu.Blocks {
 		d.block, d.begun = &d.gpu.Blocks[b], nil
-		first, operands := len(d.ops), len(d.operands)
+		first, operands, ids := len(d.ops), len(d.operands), len(d.ids)
 		if err := d.list(d.block.Ops); err != nil {
 			return nil, err
 		}
 		if len(d.begun) > 0 { // the next launch may write what ports still read
 			d.emit(op{Kind: opFlush, Flags: overPort, Number: uint32(len(d.block.Ops))}, d.begun)
 		}
-		d.blocks = append(d.blocks, block{uint32(first), uint32(len(d.ops) - first), uint32(operands), uint32(len(d.operands) - operands)})
+		d.blocks = append(d.blocks, block{uint32(first), uint32(len(d.ops) - first), uint32(operands), uint32(len(d.operands) - operands), uint32(ids), uint32(len(d.ids) - ids)})
 	}
 	return &d.tables, nil
 }
@@ -139,6 +139,9 @@ func (d *decoder) pipeline(o *schema.Op, x op) error {
 		return err
 	}
 	d.ops[at-1].Inner = uint32(len(d.ops) - at)
+	for i := range d.ops[at:] {
+		d.ops[at+i].Flags |= inPipeline
+	}
 	return nil
 }
 

@@ -89,6 +89,10 @@ func onGPU(ctx context.Context, boot framework.Bootstrap, index int, gpus []topo
 		c.Abort(err)
 		return fmt.Errorf("several streams: %w", err)
 	}
+	if err := onHandle(ctx, c, dev, plans[0]); err != nil {
+		c.Abort(err)
+		return fmt.Errorf("a handle that is used again: %w", err)
+	}
 	return errors.Join(c.Settle(ctx, stream), dev.CloseStream(stream), c.Close(), tr.CloseModules(), dev.Close())
 }
 
@@ -134,6 +138,85 @@ func onStreams(ctx context.Context, c *comm.Communicator, dev *cuda.Device, p *s
 		return errors.New("launches on two streams have another result than expected")
 	}
 	return errors.Join(dev.CloseStream(streams[0]), dev.CloseStream(streams[1]), e.Close(), m.Close())
+}
+
+// onHandle makes a call on a stream that is held up, and one on a stream that may have got the handle of the first: it begins when the
+// first call has ended.
+func onHandle(ctx context.Context, c *comm.Communicator, dev *cuda.Device, p *schema.Plan) error {
+	e, err := exec.New(ctx, c, p)
+	if err != nil {
+		return err
+	}
+	const n = 4096
+	m, err := c.Alloc(n + 64)
+	if err != nil {
+		return err
+	}
+	addr, latch := m.Addr(), m.Addr()+n
+	if err := dev.WriteAt(make([]byte, n+64), addr); err != nil {
+		return err
+	}
+	buffer := *(*unsafe.Pointer)(unsafe.Pointer(&addr))
+	call := exec.Call{Input: buffer, Output: buffer, InputBytes: n, OutputBytes: n, Type: kernel.Int32}
+	first, err := dev.NewStream()
+	if err != nil {
+		return err
+	}
+	call.Stream = first
+	err = errors.Join(dev.WaitValue(first, latch, 1), dev.Memset(first, addr, 1, n), e.Execute(&call), dev.CloseStream(first))
+	if err != nil {
+		return err
+	}
+	second := device.Stream(0)
+	var others []device.Stream
+	for range 64 { // the allocator decides whether the handle comes back
+		if second, err = dev.NewStream(); err != nil || second == first {
+			break
+		}
+		others = append(others, second)
+	}
+	if err != nil {
+		return err
+	}
+	call.Stream = second
+	if err := e.Execute(&call); err != nil {
+		return err
+	}
+	for range 20 { // one that does not wait for the first has time to run
+		if state, err := dev.Query(second); err != nil || state != device.StreamBusy {
+			return fmt.Errorf("state %v, %v: expected the call to wait for the one before it", state, err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+	release, err := dev.NewStream()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(dev.Write(release, latch, 1), c.Settle(ctx, second)); err != nil {
+		return err
+	}
+	data := make([]byte, n)
+	if err := dev.ReadAt(data, addr); err != nil {
+		return err
+	}
+	for i := 0; i < n; i += 4 {
+		if got := binary.LittleEndian.Uint32(data[i:]); got != 4*0x01010101 {
+			return fmt.Errorf("element %d is %#x: expected %#x", i/4, got, 4*0x01010101)
+		}
+	}
+	if !slices.Contains(others, second) {
+		others = append(others, second)
+	}
+	for _, s := range append(others, release) {
+		if err := dev.CloseStream(s); err != nil {
+			return err
+		}
+	}
+	return errors.Join(e.Close(), m.Close())
 }
 
 // calls makes some calls of an all-reduce, in place and not.

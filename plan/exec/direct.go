@@ -80,9 +80,6 @@ func (e *Executor) window(found *[2]located) (uintptr, error) {
 
 // forget gives up the table that was not used for the longest time.
 func (e *Executor) forget() error {
-	if err := e.quiet(); err != nil {
-		return err
-	}
 	oldest := 0
 	for i := range e.windows {
 		if e.windows[i].used < e.windows[oldest].used {
@@ -91,5 +88,5 @@ func (e *Executor) forget() error {
 	}
 	m := e.windows[oldest].memory
 	e.windows = append(e.windows[:oldest], e.windows[oldest+1:]...)
-	return m.Close()
+	return e.release(m.Close)
 }

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -144,6 +143,9 @@ func (e *Executor) Execute(c *Call) error {
 	if err != nil {
 		return err
 	}
+	if err := e.begin(c.Stream); err != nil {
+		return err
+	}
 	p := &e.place
 	a, err := e.prepare(c, chunk, p)
 	if err != nil {
@@ -156,16 +158,26 @@ func (e *Executor) Execute(c *Call) error {
 	x.Chunk, x.ScratchChunk, x.Packet, x.Op = chunk, min(chunk, a.scratchChunk), uint32(c.Packet), uint32(c.Op)
 	x.Input, x.Output, x.Signature = uintptr(p.in), uintptr(p.out), e.signature(c, &p.found)
 	x.Windows, x.Resolved, x.InputOffset, x.OutputOffset = p.windows, uintptr(a.resolved), p.found[0].from, p.found[1].from
-	if err := e.follow(c.Stream); err != nil {
+	marks, err := e.follow(c.Stream)
+	if err != nil {
 		return err
 	}
+	err = e.launch(c, k, a, p)
+	if marks {
+		err = errors.Join(err, e.order.Record())
+	}
+	return err
+}
+
+// launch enqueues a call with the copies before and after it, or performs it, on the host.
+func (e *Executor) launch(c *Call, k device.Kernel, a *arena, p *placed) error {
 	if err := e.stage(c, &p.before); err != nil {
 		return err
 	}
-	e.stream, e.enqueued = c.Stream, true
-	l := device.Launch{Grid: uint32(len(e.tables.blocks)), Block: e.code.threads(e.plan.ThreadsPerBlock), Stream: c.Stream}
+	e.enqueued = true
+	l := device.Launch{Overlap: uint32(len(e.tables.blocks)) <= e.code.most, Grid: uint32(len(e.tables.blocks)), Block: e.code.threads(e.plan.ThreadsPerBlock), Stream: c.Stream}
 	e.running.Store(true)
-	err = k.Launch(l, unsafe.Pointer(x), unsafe.Sizeof(*x))
+	err := k.Launch(l, unsafe.Pointer(&a.args), unsafe.Sizeof(a.args))
 	e.running.Store(false)
 	if err != nil {
 		return err
@@ -237,18 +249,13 @@ func (e *Executor) outcome(a *arena) error {
 	return fmt.Errorf("%w: plan %s: a launch was left before its end", framework.ErrPeer, e.plan.Name)
 }
 
-// causePatience is how long a launch that was left waits to learn why: a network can notice that a rank is gone before the
-// job has found out which one has died.
-const causePatience = time.Second
-
 // cause is why a launch was left.
 func (e *Executor) cause() error {
 	if err := e.comm.Check(); err != nil {
 		return err
 	}
-	select {
-	case <-e.comm.Done():
-	case <-time.After(causePatience):
+	if err := e.comm.Cause(context.Background()); err != nil {
+		return err
 	}
 	return e.comm.Check()
 }
@@ -278,8 +285,6 @@ func (e *Executor) Close() error {
 	if e.spare != nil {
 		errs = append(errs, e.spare.Close())
 	}
-	if e.mark != nil {
-		errs = append(errs, e.mark.Close())
-	}
+	errs = append(errs, e.closeKept(), e.order.Close())
 	return errors.Join(append(errs, e.code.close(), e.reach.close())...)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/streamorder"
 )
 
 // Packet is the format of packets, in bytes of one.
@@ -44,8 +45,10 @@ type Executor struct {
 	windows []windows     // of buffers that are reached where they are
 	closed  bool
 
-	enqueued bool        // something was, on a stream
-	mark     device.Mark // behind launches; nil: none was needed
+	enqueued bool              // something was, on a stream
+	captured bool              // calls are in graphs
+	order    streamorder.Order // of calls on several streams
+	kept     []func() error    // frees memory of calls in graphs
 }
 
 // Call is one execution. All ranks pass the same sizes, type, reduction and format.

@@ -38,6 +38,8 @@ const (
 	relaxed
 	thenSignal
 	ofPackets
+	inPipeline
+	met
 )
 
 type op struct {
@@ -53,6 +55,7 @@ type op struct {
 	Chunks                uint32
 	Number                uint32
 	Unit                  uint64
+	From, Bytes           uint64 // the kernel's own
 }
 
 type operand struct {
@@ -68,20 +71,20 @@ type window struct {
 	_             uint32
 }
 
-type block struct{ First, Count, Operands, OperandCount uint32 }
+type block struct{ First, Count, Operands, OperandCount, IDs, IDCount uint32 }
 
 // Sizes of what is in memory of the device alone.
 const (
 	stateBytes   = 64
 	cursorBytes  = 64
 	meetingBytes = 8
-	noticeBytes  = 64
+	noticeBytes  = 192
 )
 
 // state is the beginning of that memory.
 type state struct {
 	Launches uint64
-	Finished uint32
+	Unused   uint32
 	Left     uint32
 	Apart    uint32
 	_        [11]uint32

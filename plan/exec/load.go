@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
@@ -21,6 +23,7 @@ type code struct {
 	carried *comm.Kernel // by a transport; nil: it is one of the images of this module
 	modules []device.Module
 	loaded  [kernel.DataTypes]device.Kernel
+	most    uint32 // blocks of launches that may overlap; 0: none
 }
 
 // find looks for the kernel: transports come first, as they know of devices that this module does not.
@@ -111,12 +114,24 @@ func (x *code) open(d device.Device, t kernel.DataType) (device.Kernel, error) {
 			return nil, fmt.Errorf("image %s: %w", i.ID, err)
 		}
 	}
+	x.most = overlapping(d.Info(), i.Arch)
 	k, err := m.Kernel("mscclpp_plan_execute")
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("image %s: %w", i.ID, err), m.Close())
 	}
 	x.modules = append(x.modules, m)
 	return k, nil
+}
+
+// overlapping is how many blocks a launch of an image may have that begins while the one before it runs. It waits for that one, and
+// leaves some multiprocessors to other kernels: one for which a peer waits could not begin otherwise. Images for
+// older chips have no instruction that waits.
+func overlapping(info device.Info, arch string) uint32 {
+	if n, err := strconv.Atoi(strings.TrimPrefix(arch, "sm_")); err != nil || n < 90 {
+		return 0
+	}
+	const spare = 4
+	return uint32(max(0, info.SMs/2-spare))
 }
 
 func (x *code) close() error {

@@ -73,12 +73,9 @@ func (e *Executor) oldest() int {
 
 // evict closes an arena.
 func (e *Executor) evict(number int) error {
-	if err := e.quiet(); err != nil {
-		return err
-	}
 	a := e.arenas[number]
 	e.arenas = append(e.arenas[:number], e.arenas[number+1:]...)
-	return a.close()
+	return e.release(a.close)
 }
 
 // put decides where the buffers of a call are.
@@ -166,8 +163,8 @@ func (e *Executor) room(bytes uint64) (unsafe.Pointer, error) {
 			return nil, err
 		}
 		if e.spare != nil {
-			if err := errors.Join(e.quiet(), e.spare.Close()); err != nil {
-				return nil, err
+			if err := e.release(e.spare.Close); err != nil {
+				return nil, errors.Join(err, m.Close())
 			}
 		}
 		e.spare = m

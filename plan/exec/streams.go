@@ -7,89 +7,90 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/internal/streamorder"
 )
 
 // drainPatience is how long launches on a GPU may take to end by themselves.
 const drainPatience = 2 * time.Second
 
-// behind is a mark behind all that a device has been given. A program may have destroyed the streams of its calls, and a driver
-// must not be asked about those.
-type behind interface {
-	device.Mark
-	RecordAll() error
-	Query() (bool, error)
-}
-
-// everything sets a mark behind all that the device has been given; nil: it has no such marks.
-func (e *Executor) everything() (behind, error) {
-	marker, ok := e.comm.Device().(device.Marker)
-	if !ok {
-		return nil, nil
-	}
-	if e.mark == nil {
-		made, err := marker.NewMark()
-		if err != nil {
-			return nil, err
-		}
-		e.mark = made
-	}
-	m, ok := e.mark.(behind)
-	if !ok {
-		return nil, nil
-	}
-	if err := m.RecordAll(); err != nil {
-		if errors.Is(err, framework.ErrUnsupported) {
-			return nil, nil
-		}
-		return nil, err
-	}
-	return m, nil
-}
-
-// follow has a call on another stream than the one before begin when that one has ended: both count launches in the same
-// memory. The program orders launches that it records into a graph.
-func (e *Executor) follow(s device.Stream) error {
+// begin notes the stream of a call, and whether the call is recorded into a graph: replays use its memory as long as
+// the program has the graph.
+func (e *Executor) begin(s device.Stream) error {
+	e.stream = s
 	engine, ok := e.comm.Device().(device.Engine)
-	if !ok || !e.enqueued || s == e.stream {
+	if !ok || e.captured || s == 0 {
 		return nil
 	}
-	state, err := engine.Query(s)
-	if err != nil || state == device.StreamCapturing {
-		return err
-	}
-	m, err := e.everything()
-	if err != nil || m == nil {
-		return err
-	}
-	return m.Wait(s)
+	var err error
+	e.captured, err = streamorder.Capturing(engine, s)
+	return err
 }
 
-// quiet waits until earlier launches, on a GPU, no longer use memory that is to be freed.
-func (e *Executor) quiet() error {
-	if _, ok := e.comm.Device().(device.Engine); !ok || !e.enqueued {
+// follow has a call on a GPU begin behind the one before it: both count launches in the same memory.
+func (e *Executor) follow(s device.Stream) (marks bool, err error) {
+	if e.host {
+		return false, nil
+	}
+	return e.order.Follow(e.comm.Device(), s)
+}
+
+// release gives up memory that earlier launches used, in a call. That of calls in graphs is kept until Close.
+func (e *Executor) release(unused func() error) error {
+	if e.captured {
+		e.kept = append(e.kept, unused)
 		return nil
 	}
-	m, err := e.everything()
-	if err != nil || m == nil {
-		return err
+	if !e.host && e.enqueued {
+		// The call's stream is alive, and a mark on it spoils nothing that other streams record into graphs.
+		_, err := e.follow(e.stream)
+		if err == nil {
+			err = e.order.Mark(e.comm.Device(), e.stream)
+		}
+		if err == nil {
+			err = e.quiet()
+		}
+		if err != nil {
+			e.kept = append(e.kept, unused)
+			return err
+		}
 	}
-	ended, err := drained(m)
+	return unused()
+}
+
+// quiet waits until earlier launches, on a GPU, no longer use memory that is to be freed, if that is known: only the program
+// knows when graphs run.
+func (e *Executor) quiet() error {
+	if e.host || !e.enqueued {
+		return nil
+	}
+	ended, err := e.drained()
 	if ended || err != nil {
 		return err
 	}
 	e.comm.Abort(fmt.Errorf("%w: rank %d frees memory of plan %s while the plan runs", framework.ErrClosed, e.comm.Rank(), e.plan.Name))
-	_, err = drained(m) // an abort ends the kernels
+	_, err = e.drained() // an abort ends the kernels
 	return err
 }
 
-// drained waits for a mark as long as launches may take.
-func drained(m behind) (bool, error) {
+// drained waits for launches as long as they may take.
+func (e *Executor) drained() (bool, error) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for began := time.Now(); time.Since(began) < drainPatience; <-tick.C {
-		if done, err := m.Query(); done || err != nil {
-			return done, err
+		busy, known, err := e.order.Pending(e.comm.Device())
+		if !busy || !known || err != nil {
+			return true, err
 		}
 	}
 	return false, nil
+}
+
+// closeKept frees the memory of calls in graphs.
+func (e *Executor) closeKept() error {
+	var errs []error
+	for _, unused := range e.kept {
+		errs = append(errs, unused())
+	}
+	e.kept = nil
+	return errors.Join(errs...)
 }

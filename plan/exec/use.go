@@ -41,6 +41,7 @@ func inspect(p *schema.Plan) (u use, all []*tables, err error) {
 		}
 		u.look(t, r, written)
 	}
+	meets(p, all, u.mates)
 	u.covers = u.named[1]
 	for r := range p.GPUs {
 		u.covers = u.covers && len(written[r]) == p.GPUs[r].OutputChunks

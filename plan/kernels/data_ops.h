@@ -119,7 +119,7 @@ MSCCLPP_DEVICE Outcome put(const Machine& m, const Op& o, const Cursor& c, uint6
   for (uint32_t i = m.tid; i < o.destinations; i += m.nthreads) {
     const Operand &to = m.destination(o, i), &from = m.source(o, o.sources == 1 ? 0 : i);
     const PortChannel& port = static_cast<const PortChannel&>(m.a.ports[m.a.ids[o.ids + i]]);
-    const uint64_t bytes = to.packet != 0 ? 2 * r.n : r.n;
+    const uint64_t bytes = (to.packet & kOfPacket) != 0 ? 2 * r.n : r.n;
     const bool signal = (o.flags & kThenSignal) != 0;
     bool ok = true;
     if (bytes == 0) {

@@ -69,12 +69,16 @@ MSCCLPP_DEVICE void turn(const Machine& m, const Op* ops, uint32_t count, Cursor
 // The list of block m.block, until it ends or has to wait. ok is that of this thread, on GPUs.
 template <class T>
 MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
-  const Block b = m.a.blocks[m.block];
-  const Op* ops = m.a.ops + b.first;
+  const Op* ops = m.ops();
+  const uint32_t count = m.list.count;
   bool ok = true;
-  for (turn(m, ops, b.count, c); c.op < b.count; turn(m, ops, b.count, c)) {
+  for (turn(m, ops, count, c); c.op < count; turn(m, ops, count, c)) {
     const Op& o = ops[c.op];
     const uint64_t unit = c.pipe != 0 ? ops[c.pipe - 1].unit : 0;
+    if ((o.flags & kMet) != 0 && m.a.windows != nullptr) {
+      ++c.op;
+      continue;
+    }
 #if MSCCLPP_PLAN_TURNS
     const uint64_t at = c.at + c.part;
     const Outcome out = step<T>(m, o, c, unit, ok);
@@ -100,9 +104,11 @@ MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
   return kDone;
 }
 
-// Thread t of nthreads tells its share of the ranks whose memory is reached which call this is.
-MSCCLPP_DEVICE void announce(const PlanArgs& a, uint64_t launch, uint32_t t, uint32_t nthreads) {
-  for (uint32_t r = t; r < a.ranks; r += nthreads) {
+#if MSCCLPP_PLAN_TURNS
+
+// A rank tells those whose memory is reached which call this is.
+inline void announce(const PlanArgs& a, uint64_t launch) {
+  for (uint32_t r = 0; r < a.ranks; ++r) {
     Notice* notice = a.peers[r];
     if (notice == nullptr) continue;
     auto& now = notice->of[launch & 1];
@@ -114,15 +120,13 @@ MSCCLPP_DEVICE void announce(const PlanArgs& a, uint64_t launch, uint32_t t, uin
 }
 
 // resolve notes where the buffers of a rank are, given its notice. It returns false if the rank has begun another call.
-MSCCLPP_DEVICE bool resolve(const PlanArgs& a, Slot* slots, uint32_t r, uint64_t launch) {
+inline bool resolve(const PlanArgs& a, Slot* slots, uint32_t r, uint64_t launch) {
   const auto& notice = a.notice[r].of[launch & 1];
   if (load_relaxed(&notice.signature) != a.signature) return false;
   slots[3 * r].address = a.windows[r].input + load_relaxed(&notice.input);
   slots[3 * r + 1].address = a.windows[r].output + load_relaxed(&notice.output);
   return true;
 }
-
-#if MSCCLPP_PLAN_TURNS
 
 // apart returns 1 + a rank that has begun another call, or 0.
 inline uint32_t apart(const PlanArgs& a, uint64_t launch) {
@@ -150,7 +154,7 @@ inline void execute(const PlanArgs& a) {
   State* s = a.state;
   const uint64_t launch = s->launches + 1;
   Machine m(a, launch);
-  announce(a, launch, 0, 1);
+  announce(a, launch);
   for (uint32_t b = 0; b < a.block_count; ++b) a.cursors[b] = Cursor();
   uint32_t running = a.block_count, idle = 0, met = a.ranks;
   if (a.windows != nullptr) {
@@ -166,6 +170,7 @@ inline void execute(const PlanArgs& a) {
       Cursor& c = a.cursors[b];
       if (c.ended != 0) continue;
       m.block = b;
+      m.list = a.blocks[b];
       const Outcome out = run<T>(m, c, moved);
       if (out == kBlocked) {
         if (site.peer == kNoPeer) site = m.site(a.ops[a.blocks[b].first + c.op], c.peer, launch);
@@ -194,57 +199,139 @@ inline void execute(const PlanArgs& a) {
 
 #else
 
-// Threads look at all that the block is going to read of the tables, at the same time. It is in the cache afterwards, where
-// one operation after the other would wait for memory of the device.
-MSCCLPP_DEVICE bool sound(const Machine& m) {
-  const Block b = m.a.blocks[m.block];
-  bool ok = true;
-  for (uint32_t i = m.tid; i < b.count; i += m.nthreads) ok = ok && m.a.ops[b.first + i].kind <= kPut;
-  for (uint32_t i = m.tid; i < b.operand_count; i += m.nthreads) ok = ok && m.a.operands[b.operands + i].packet <= 1;
-  return ok;
+// Whether another rank says where an operand is.
+MSCCLPP_DEVICE bool is_told(const PlanArgs& a, const Operand& x) { return a.windows != nullptr && x.slot % 3 != 2 && x.slot / 3 != a.rank; }
+
+// Threads copy what the block needs of the tables, each an operation with its operands. What they note is the same
+// in all launches but for the half of scratch memory and what ranks tell each other, so it may be done while the kernel before this one runs.
+MSCCLPP_DEVICE Room* furnish(Machine& m) {
+  const PlanArgs& a = m.a;
+  const Block b = m.list;
+  if (b.count > kRoomOps || b.operand_count > kRoomOperands || b.id_count > kRoomIDs || (a.windows != nullptr && 3 * a.ranks > kRoomSlots)) return nullptr;
+  Room* room = room_of(a.rank, m.block);
+  if (room == nullptr) return nullptr;
+  for (uint32_t i = m.tid; i < b.count; i += m.nthreads) {
+    const Op& o = a.ops[b.first + i];
+    Op& here = room->ops[i];
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < sizeof(Op) / sizeof(Vec16); ++k) {  // as words: compilers copy it in 16 bits
+      mscclpp::store16(reinterpret_cast<Vec16*>(&here) + k, mscclpp::load16(reinterpret_cast<const Vec16*>(&o) + k));
+    }
+    const uint32_t count = uint32_t(o.sources) + o.destinations, first = o.operands - b.operands;
+    const bool fixed = !Machine::changes(o), by_source = o.kind == kForward || o.kind == kAwait;
+    if (count != 0) {
+      const Range r = m.range_in_turn(o, a.operands[o.operands + (by_source ? 0 : o.sources)], Cursor(), 0);
+      here.operands = first;
+      here.from = r.from;
+      here.bytes = r.n;
+      for (uint32_t k = 0; k < count; ++k) {
+        const Operand& x = a.operands[o.operands + k];
+        const uint64_t base = is_told(a, x) ? 0 : reinterpret_cast<uint64_t>(m.base(x));
+        room->operands[first + k] = Operand{fixed ? base + m.place(x, r) : base, x.slot, x.index, x.size, fixed ? x.packet | kNoted : x.packet};
+      }
+    }
+    if ((o.kind != kSignal && o.kind != kWait) || (o.flags & kOverPort) != 0) continue;
+    for (uint32_t k = 0; k < o.id_count; ++k) room->memory[o.ids - b.ids + k] = a.memory[a.ids[o.ids + k]];
+  }
+  return room;
 }
 
-// Threads wait for the notices of the ranks, each for its own, and write down where their buffers are.
+// What depends on the number of the launch, or on what other ranks have told.
+MSCCLPP_DEVICE void complete(const Machine& m) {
+  if (m.half == 0 && m.a.windows == nullptr) return;
+  for (uint32_t i = m.tid; i < m.list.operand_count; i += m.nthreads) {
+    Operand& x = m.room->operands[i];
+    if (x.slot % 3 == 2) {
+      if ((x.packet & kNoted) != 0) x.base += m.half;
+    } else if (is_told(m.a, x)) {
+      x.base += m.slots[x.slot].address;
+    }
+  }
+}
+
+MSCCLPP_DEVICE LL16Packet* packets_of(uint32_t* words) { return reinterpret_cast<LL16Packet*>(words); }
+MSCCLPP_DEVICE const LL16Packet* packets_of(const uint32_t* words) { return reinterpret_cast<const LL16Packet*>(words); }
+
+// Only data of earlier kernels has to be published by a notice, and their end has done that; on other targets fences do.
+MSCCLPP_DEVICE void order() {
+#if !MSCCLPP_TARGET_CUDA
+  fence_system();
+#endif
+}
+
+constexpr uint32_t kTold = 3;  // words of a notice
+
+MSCCLPP_DEVICE void announce(const Machine& m, uint64_t launch) {
+  const PlanArgs& a = m.a;
+  order();
+  for (uint32_t i = m.tid; i < kTold * a.ranks; i += m.nthreads) {
+    const uint32_t r = i / kTold, k = i - kTold * r;
+    if (a.peers[r] == nullptr) continue;
+    writePacket(packets_of(a.peers[r]->packets[launch & 1][k]), k == 0 ? a.signature : k == 1 ? a.input_offset : a.output_offset, m.flag);
+  }
+}
+
+// Threads wait for the notices of the ranks, and write down where their buffers are.
 MSCCLPP_DEVICE bool meet(const Machine& m, Slot* slots, uint64_t launch) {
   const PlanArgs& a = m.a;
-  for (uint32_t r = m.tid; r < a.ranks; r += m.nthreads) {
+  for (uint32_t i = m.tid; i < kTold * a.ranks; i += m.nthreads) {
+    const uint32_t r = i / kTold, k = i - kTold * r;
     if (a.windows[r].mate == 0) continue;
-    const uint64_t* word = &a.notice[r].of[launch & 1].launch;
+    const LL16Packet* p = packets_of(a.notice[r].packets[launch & 1][k]);
+    const uint32_t flag = m.flag;
     const WaitSite site{a.kernel, m.block << 20 | 0xfffffu, r, launch};
-    if (!wait_brief(a.control, site, [word, launch]() MSCCLPP_PLAN_LAMBDA { return load_acquire(word) == launch; })) return false;
-    if (!resolve(a, slots, r, launch)) {
+    uint64_t told = 0;
+    if (!wait_brief(a.control, site, [p, flag, &told]() MSCCLPP_PLAN_LAMBDA { return pollPacket(p, flag, told); })) return false;
+    (void)load_acquire(reinterpret_cast<const uint64_t*>(p));  // data is read behind it, which polls do not order
+    if (k != 0) {
+      slots[3 * r + k - 1].address = (k == 1 ? a.windows[r].input : a.windows[r].output) + told;
+    } else if (told != a.signature) {
       store_relaxed_device(&a.state->apart, r + 1);
       return false;
     }
   }
+  order();
   return true;
 }
 
+// Launches may overlap: the next one reads the tables while this one runs. No more than one waits for another.
 template <class T>
 MSCCLPP_DEVICE void execute(const PlanArgs& a) {
-  State* s = a.state;
-  const uint64_t launch = load_relaxed_device(&s->launches) + 1;
-  Machine m(a, launch);
+  Machine m(a, 1);
   m.block = block_id();
+  m.list = a.blocks[m.block];
+  Room* room = furnish(m);
+  await_previous();
+  release_next();
+  State* s = a.state;
+  uint64_t* launches = &a.cursors[m.block].launches;
+  const uint64_t launch = load_relaxed_device(launches) + 1;
+  m.count(launch);
+  if (room != nullptr) {
+    m.room = room;
+    m.operands = room->operands;
+  }
   bool ok = load_relaxed_device(&s->left) == 0;
-  if (m.block == 0 && ok) announce(a, launch, m.tid, m.nthreads);
-  ok = sound(m) && ok;
   if (a.windows != nullptr) {
-    Slot* slots = a.resolved + m.block * 3 * a.ranks;
+    if (m.block == 0 && ok) announce(m, launch);
+    Slot* slots = room != nullptr ? room->slots : a.resolved + m.block * 3 * a.ranks;
     ok = ok && meet(m, slots, launch);
     m.slots = slots;
   }
+  ok = block_sync_and(ok);
+  if (ok && room != nullptr && (m.half != 0 || a.windows != nullptr)) {
+    complete(m);
+    block_sync();
+  }
   Cursor c = {};
   bool moved = false;
-  const Outcome out = block_sync_and(ok) ? run<T>(m, c, moved) : kLeft;
+  const Outcome out = ok ? run<T>(m, c, moved) : kLeft;
   if (m.tid != 0) return;
   if (out != kDone) {
     store_release_device(&s->left, 1u);
-    return;
+  } else {
+    store_relaxed_device(launches, launch);
   }
-  if (fetch_add_acq_rel_device(&s->finished, 1u) != a.block_count - 1) return;
-  store_relaxed_device(&s->finished, 0u);
-  store_release_device(&s->launches, launch);
 }
 
 #endif

@@ -40,7 +40,35 @@ enum Outcome : uint32_t { kDone, kBlocked, kLeft };
 struct Range {
   uint64_t from;
   uint64_t n;
+  bool noted = false;  // operands say where their bytes are
 };
+
+#if !MSCCLPP_PLAN_TURNS
+// What a block reads of the tables, in memory that it reaches at once. Polls of other ranks' words empty the first cache, so each look at the
+// tables would wait for the second one.
+constexpr uint32_t kRoomOps = 64, kRoomOperands = 128, kRoomIDs = 64, kRoomSlots = 96;
+
+struct alignas(16) Room {
+  Op ops[kRoomOps];
+  Operand operands[kRoomOperands];  // base is where the bytes are that the block does, or, in pipelines, the buffer
+  SemaphoreHandle memory[kRoomIDs];
+  Slot slots[kRoomSlots];           // with windows
+};
+
+#if MSCCLPP_TARGET_CHECK
+// The emulator's blocks have no memory of their own.
+inline Room* room_of(uint32_t rank, uint32_t block) {
+  constexpr uint32_t kRanks = 16, kBlocks = 64;
+  static Room rooms[kRanks][kBlocks];
+  return rank < kRanks && block < kBlocks ? &rooms[rank][block] : nullptr;
+}
+#else
+MSCCLPP_DEVICE Room* room_of(uint32_t, uint32_t) {
+  static __attribute__((shared)) Room room;
+  return &room;
+}
+#endif
+#endif
 
 struct Machine {
   const PlanArgs& a;
@@ -50,16 +78,41 @@ struct Machine {
   uint32_t flag;    // of the packets of this launch
   uint64_t half;    // where its half of scratch memory begins
   const Slot* slots;  // of all ranks, as this block reaches them
+  const Operand* operands;
+  Block list;         // of the block
+#if !MSCCLPP_PLAN_TURNS
+  Room* room;         // null: the tables are read where they are
+#endif
 
   MSCCLPP_DEVICE Machine(const PlanArgs& args, uint64_t launch)
       : a(args), block(0), tid(thread_id()), nthreads(block_dim()), flag(flag_of(launch)),
-        half(launch % 2 == 0 ? args.half : 0), slots(args.slots) {}
+        half(launch % 2 == 0 ? args.half : 0), slots(args.slots), operands(args.operands), list() {
+#if !MSCCLPP_PLAN_TURNS
+    room = nullptr;
+#endif
+  }
+
+#if !MSCCLPP_PLAN_TURNS
+  MSCCLPP_DEVICE void count(uint64_t launch) {
+    flag = flag_of(launch);
+    half = launch % 2 == 0 ? a.half : 0;
+  }
+#endif
 
   // The number of the launch, without 0: that is what memory holds before the first one.
   static MSCCLPP_DEVICE uint32_t flag_of(uint64_t launch) { return static_cast<uint32_t>((launch - 1) % 0xffffffffu) + 1; }
 
-  MSCCLPP_DEVICE const Operand& source(const Op& o, uint32_t i) const { return a.operands[o.operands + i]; }
-  MSCCLPP_DEVICE const Operand& destination(const Op& o, uint32_t i) const { return a.operands[o.operands + o.sources + i]; }
+  MSCCLPP_DEVICE const Operand& source(const Op& o, uint32_t i) const { return operands[o.operands + i]; }
+  MSCCLPP_DEVICE const Operand& destination(const Op& o, uint32_t i) const { return source(o, o.sources + i); }
+#if MSCCLPP_PLAN_TURNS
+  MSCCLPP_DEVICE const Op* ops() const { return a.ops + a.blocks[block].first; }
+  MSCCLPP_DEVICE const SemaphoreHandle& memory(const Op& o, uint32_t i) const { return a.memory[a.ids[o.ids + i]]; }
+#else
+  MSCCLPP_DEVICE const Op* ops() const { return room != nullptr ? room->ops : a.ops + list.first; }
+  MSCCLPP_DEVICE const SemaphoreHandle& memory(const Op& o, uint32_t i) const {
+    return room != nullptr ? room->memory[o.ids - list.ids + i] : a.memory[a.ids[o.ids + i]];
+  }
+#endif
 
   MSCCLPP_DEVICE WaitSite site(const Op& o, uint32_t peer, uint64_t expected) const {
     return WaitSite{a.kernel, block << 20 | (o.number & 0xfffffu), peer, expected};
@@ -75,7 +128,16 @@ struct Machine {
     return Range{begin, slice + 1 == of ? n - begin : (q + (slice < r ? 1 : 0)) * a.alignment};
   }
 
+  MSCCLPP_DEVICE static bool changes(const Op& o) { return (o.flags & (kInPipeline | kOfPackets)) == kInPipeline; }
+
   MSCCLPP_DEVICE Range range(const Op& o, const Operand& x, const Cursor& c, uint64_t unit) const {
+#if !MSCCLPP_PLAN_TURNS
+    if (room != nullptr && !changes(o)) return Range{o.from, o.bytes, true};
+#endif
+    return range_in_turn(o, x, c, unit);
+  }
+
+  MSCCLPP_DEVICE Range range_in_turn(const Op& o, const Operand& x, const Cursor& c, uint64_t unit) const {
     uint64_t from = 0, n = x.size * a.chunk;
     if (c.pipe != 0 && (o.flags & kOfPackets) == 0) {
       from = c.turn * unit;
@@ -95,7 +157,7 @@ struct Machine {
     uint64_t from = r.from;
     if (a.scratch_chunk < a.chunk) from %= a.scratch_chunk;  // a window that is used again
     from += x.index * a.scratch_chunk;
-    return half + (x.packet != 0 ? 2 * from : from);
+    return half + ((x.packet & kOfPacket) != 0 ? 2 * from : from);
   }
 
   MSCCLPP_DEVICE char* base(const Operand& x) const {
@@ -104,7 +166,10 @@ struct Machine {
     if (x.slot == 3 * a.rank + 1) return a.output;
     return reinterpret_cast<char*>(slots[x.slot].address);
   }
-  MSCCLPP_DEVICE char* at(const Operand& x, const Range& r) const { return base(x) + place(x, r); }
+  MSCCLPP_DEVICE char* at(const Operand& x, const Range& r) const {
+    if (r.noted) return reinterpret_cast<char*>(x.base);
+    return base(x) + place(x, r);
+  }
   MSCCLPP_DEVICE uint64_t offset(const Operand& x, const Range& r) const { return a.slots[x.slot].offset + place(x, r); }
 
   MSCCLPP_DEVICE Reduction reduction_of(const Op& o) const {

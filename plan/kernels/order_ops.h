@@ -24,12 +24,11 @@ MSCCLPP_DEVICE bool is_relaxed(const Op& o) {
 // Thread i signals on channel i.
 MSCCLPP_DEVICE Outcome signal(const Machine& m, const Op& o) {
   for (uint32_t i = m.tid; i < o.id_count; i += m.nthreads) {
-    const uint32_t id = m.a.ids[o.ids + i];
     if ((o.flags & kOverPort) != 0) {
-      if (!port_of(m, id).signal(m.a.kernel)) return kLeft;
+      if (!port_of(m, m.a.ids[o.ids + i]).signal(m.a.kernel)) return kLeft;
       continue;
     }
-    const Semaphore& s = static_cast<const Semaphore&>(m.a.memory[id]);
+    const Semaphore& s = static_cast<const Semaphore&>(m.memory(o, i));
     if (is_relaxed(o)) {
       s.relaxedSignal();
     } else {
@@ -42,8 +41,7 @@ MSCCLPP_DEVICE Outcome signal(const Machine& m, const Op& o) {
 // Thread i waits for a signal on channel i.
 MSCCLPP_DEVICE Outcome wait(const Machine& m, const Op& o, Cursor& c) {
   for (uint32_t i = m.tid + c.part; i < o.id_count; i += m.nthreads) {
-    const uint32_t id = m.a.ids[o.ids + i];
-    const SemaphoreHandle& s = (o.flags & kOverPort) != 0 ? m.a.ports[id].semaphore : m.a.memory[id];
+    const SemaphoreHandle& s = (o.flags & kOverPort) != 0 ? m.a.ports[m.a.ids[o.ids + i]].semaphore : m.memory(o, i);
     if (c.entered == 0) c.want = mscclpp::detail::advance(s.expected, 1);
     c.entered = 1;
     const uint64_t want = c.want;

@@ -29,7 +29,9 @@ enum Flag : uint16_t {
   kOverPort = 1,
   kRelaxed = 2,      // a signal or wait that orders execution only
   kThenSignal = 4,   // of puts
-  kOfPackets = 8     // operands know no turns of pipelines
+  kOfPackets = 8,    // operands know no turns of pipelines
+  kInPipeline = 16,
+  kMet = 32          // says no more than that a rank has begun its launch: with windows ranks tell each other so before
 };
 
 struct Op {
@@ -48,16 +50,23 @@ struct Op {
   uint32_t chunks;        // pipeline
   uint32_t number;        // in the block's list, as in the file
   uint64_t unit;          // pipeline: bytes of a turn
+  uint64_t from;          // the bytes of an operand that the block does, as GPUs note them at the start of a launch
+  uint64_t bytes;
 };
-static_assert(sizeof(Op) == 48, "layout");
+static_assert(sizeof(Op) == 64, "layout");
 
 // Slots are buffers of ranks: 3 * rank + 0 for input, 1 for output, 2 for scratch memory.
+enum Packed : uint32_t {
+  kOfPacket = 1,
+  kNoted = 2      // by GPUs: base is where the bytes are that a block does
+};
+
 struct Operand {
   uint64_t base;   // where its buffer begins, if that is the same in all launches: scratch memory; else 0
   uint32_t slot;
   uint32_t index;  // in chunks
   uint32_t size;
-  uint32_t packet;
+  uint32_t packet; // Packed
 };
 static_assert(sizeof(Operand) == 24, "layout");
 
@@ -82,8 +91,10 @@ struct Block {
   uint32_t count;
   uint32_t operands;  // the first of its operands
   uint32_t operand_count;
+  uint32_t ids;       // the first of its channels and semaphores
+  uint32_t id_count;
 };
-static_assert(sizeof(Block) == 16, "layout");
+static_assert(sizeof(Block) == 24, "layout");
 
 // Where a block is. On the host blocks take turns on one thread, so that it is kept in memory.
 struct Cursor {
@@ -96,7 +107,8 @@ struct Cursor {
   uint64_t want;      // of the counter that is waited for
   uint32_t peer;      // the rank that the block waits for
   uint32_t ended;
-  uint64_t pad[2];
+  uint64_t launches;  // on GPUs: that the block has ended
+  uint64_t pad[1];
 };
 static_assert(sizeof(Cursor) == 64, "layout");
 
@@ -108,15 +120,15 @@ static_assert(sizeof(Meeting) == 8, "layout");
 
 // In device memory, private to the rank: replays of a graph go on where the last launch ended.
 struct State {
-  uint64_t launches;  // that have ended
-  uint32_t finished;  // blocks of this launch that have ended
+  uint64_t launches;  // that have ended, on the host
+  uint32_t unused;
   uint32_t left;      // not 0: a launch was left before its end
   uint32_t apart;     // 1 + a rank that is in another call
   uint32_t pad[11];
 };
 static_assert(sizeof(State) == 64, "layout");
 
-// A rank tells the others of its calls, by turns.
+// A rank tells the others of its calls, by turns. Threads of GPUs send it as packets, which need no fence.
 struct Notice {
   struct {
     uint64_t launch;
@@ -124,8 +136,9 @@ struct Notice {
     uint64_t input;   // where its buffers begin in memory that was exchanged
     uint64_t output;
   } of[2];
+  uint32_t packets[2][4][4];  // signature, input, output
 };
-static_assert(sizeof(Notice) == 64, "layout");
+static_assert(sizeof(Notice) == 192, "layout");
 
 struct PlanArgs {
   WaitControl* control;

@@ -12,6 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/streamorder"
 )
 
 // newCopier is nil where the device or the transports cannot do copies.
@@ -66,7 +67,7 @@ func (k *copier) prepare(a *algorithm, c *engine.Call) error {
 		return errNoCopies{k.poor}
 	}
 	t := c.Type
-	recording, err := capturing(k.engine, c.Stream)
+	recording, err := streamorder.Capturing(k.engine, c.Stream)
 	if err == nil && recording {
 		if k.loaded(a, t) && (!a.inPieces() || k.peers != nil) {
 			return nil // with the memory that there is

@@ -12,6 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/internal/streamorder"
 )
 
 const (
@@ -190,7 +191,7 @@ func (k *copier) closeMemory() (err error) {
 
 // recording notes whether a call is captured.
 func (k *copier) recording(s device.Stream) {
-	if is, err := capturing(k.engine, s); err == nil && is {
+	if is, err := streamorder.Capturing(k.engine, s); err == nil && is {
 		k.graphs = true
 	}
 }

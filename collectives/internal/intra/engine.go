@@ -147,7 +147,7 @@ func (e *Engine) Pending() (busy, known bool, err error) {
 		return false, true, nil
 	}
 	e.planned.table.Invalidate() // the next call has to tell that it is behind the mark
-	return e.order.pending(e.comm.Device())
+	return e.order.Pending(e.comm.Device())
 }
 
 // Close releases what New allocated. Nothing may be in progress that does not end.
@@ -167,7 +167,7 @@ func (e *Engine) Close() error {
 	if !e.host {
 		keep(engine.Drain(e.comm, e))
 	}
-	keep(e.order.close())
+	keep(e.order.Close())
 	keep(e.copier.close())
 	for _, m := range e.messenger.lists {
 		keep(m.Close())

@@ -11,7 +11,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/internal/fastpath"
 )
 
@@ -98,7 +97,7 @@ func (e *Engine) give(c *engine.Call, performed bool) {
 	if performed && c != nil && e.repeatable(c) && p.table.Exchanged(e.exchanged()) {
 		p.table.Publish(&p.entry)
 	}
-	p.table.Give(fastpath.Shared{Sequence: e.args.Signature.Sequence, Waiting: e.residents.waiting}, performed && e.order.one())
+	p.table.Give(fastpath.Shared{Sequence: e.args.Signature.Sequence, Waiting: e.residents.waiting}, performed && e.order.One())
 }
 
 // exchanged lists the exchanged memory. It does not allocate once it had as much.
@@ -114,23 +113,6 @@ func (e *Engine) exchanged() []fastpath.Range {
 	}
 }
 
-// one reports whether all calls so far were on one stream.
-func (o *order) one() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.any && !o.several
-}
-
-// only reports whether that is s, and its number if it is one of the program.
-func (o *order) only(s device.Stream) (id uint64, ok bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.foreign {
-		id = o.id
-	}
-	return id, o.any && !o.several && o.last == s
-}
-
 // repeatable fills the entry of a call that was just performed, if calls like it can do without Go.
 func (e *Engine) repeatable(c *engine.Call) bool {
 	alg := e.byKey[c.Algorithm.Key]
@@ -141,7 +123,7 @@ func (e *Engine) repeatable(c *engine.Call) bool {
 		p.Pieces && c.Count > choose.LaunchPart/uint64(c.Type.Size()) {
 		return false
 	}
-	id, ok := e.order.only(c.Stream)
+	id, ok := e.order.Only(c.Stream)
 	if !ok {
 		return false
 	}

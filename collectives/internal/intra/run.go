@@ -49,7 +49,7 @@ func (e *Engine) perform(c *engine.Call) error {
 		err = e.launch(alg, c, l)
 	}
 	if marks {
-		err = errors.Join(err, e.order.record())
+		err = errors.Join(err, e.order.Record())
 	}
 	e.watch.leave()
 	if err != nil {
@@ -126,7 +126,7 @@ func (e *Engine) follow(s device.Stream) (marks bool, err error) {
 	if e.host {
 		return false, nil
 	}
-	return e.order.follow(e.comm.Device(), s)
+	return e.order.Follow(e.comm.Device(), s)
 }
 
 // outcome is what a launch that has returned, on the host, has to tell.
@@ -176,7 +176,7 @@ func (e *Engine) performGroup(g *engine.Group) error {
 	e.watch.enterGroup(g.List)
 	err = e.exchange(g)
 	if marks {
-		err = errors.Join(err, e.order.record())
+		err = errors.Join(err, e.order.Record())
 	}
 	e.watch.leaveGroup()
 	if err != nil {

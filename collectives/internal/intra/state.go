@@ -8,6 +8,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/internal/streamorder"
 )
 
 // Engine performs collectives.
@@ -29,7 +30,7 @@ type Engine struct {
 	noWindow  error // why there is no window of a switch, once that is known: the same on all ranks
 	board     board
 	residents residents
-	order     order
+	order     streamorder.Order
 	trial     trial // of pull and stages
 	watch     *watch
 	planned   planned

@@ -216,17 +216,9 @@ func (w *watch) deserted(b *board, sequence uint64) error {
 	return nil
 }
 
-// causePatience is how long the cause may take with which a rank has ended the job before it left: it comes by another way.
-const causePatience = 500 * time.Millisecond
-
 // without reports whether a rank that has left did so without having ended the job.
 func (w *watch) without(b *board) bool {
-	select {
-	case <-b.comm.Done():
-	case <-w.life.Done():
-	case <-time.After(causePatience):
-	}
-	return b.comm.Err() == nil && w.life.Err() == nil
+	return b.comm.Cause(w.life) == nil && w.life.Err() == nil
 }
 
 // aloneTicks is how long a group may go on when all its peers have left. Their data is in scratch

@@ -39,9 +39,10 @@ type Backend struct {
 	started bool
 	devices int
 
-	// streams are those that NewStream has made of any device, and whether they are open. The number of one that is closed means
+	// streams are those that NewStream has made of any device, and the serial numbers of those that are open, else 0. The number of one that is closed means
 	// nothing to the driver, unless a later stream, made elsewhere, has got it.
 	streams sync.Map
+	serial  atomic.Uint64 // of the last one
 }
 
 type shareKind struct {

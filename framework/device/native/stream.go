@@ -24,22 +24,28 @@ func (d *Streaming) NewPriorityStream(priority int) (device.Stream, error) {
 		return 0, firstOf(err, d.drop())
 	}
 	d.made.Store(device.Stream(s), nil)
-	d.b.streams.Store(device.Stream(s), true)
+	d.b.streams.Store(device.Stream(s), d.b.serial.Add(1))
 	return device.Stream(s), nil
 }
 
 // StreamClosed reports whether CloseStream was called for a stream, and NewStream has not given its number to another one since.
 // A driver must not be asked about such a stream.
 func (d *Streaming) StreamClosed(s device.Stream) bool {
-	open, made := d.b.streams.Load(s)
-	return made && open != true
+	serial, made := d.b.streams.Load(s)
+	return made && serial == uint64(0)
+}
+
+// StreamSerial tells an open stream of NewStream from others of NewStream that had its handle before; 0: it is not one.
+func (d *Streaming) StreamSerial(s device.Stream) uint64 {
+	v, _ := d.b.streams.Load(s)
+	serial, _ := v.(uint64)
+	return serial
 }
 
 // StreamOpen reports whether the stream is the default one, or one of NewStream that was not closed. Only then the driver may be
 // asked about a stream that a program has used before, and may have destroyed by other means.
 func (d *Streaming) StreamOpen(s device.Stream) bool {
-	open, _ := d.b.streams.Load(s)
-	return s == 0 || open == true
+	return s == 0 || d.StreamSerial(s) != 0
 }
 
 // StreamID tells a stream from others that had its handle before: drivers use handles again. 0: it is not known.
@@ -68,7 +74,7 @@ func (d *Streaming) CloseStream(s device.Stream) error {
 	if _, ours := d.made.LoadAndDelete(s); !ours {
 		return fmt.Errorf("%s close stream: %w: stream %#x: expected one of NewStream", d.info.Device, framework.ErrInvalid, uintptr(s))
 	}
-	d.b.streams.Store(s, false)
+	d.b.streams.Store(s, uint64(0))
 	return errors.Join(d.check("close stream", C.native_stream_destroy(d.t, d.d, C.uintptr_t(s))), d.drop())
 }
 

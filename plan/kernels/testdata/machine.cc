@@ -90,6 +90,7 @@ void plan(check::Job& job, Reader& r) {
     x.channels = n / 2;
     a.meetings = job.alloc<Meeting>(r.number() + 1);
     a.state = job.alloc<State>(1);
+    a.cursors = job.alloc<Cursor>(blocks);
     a.control = job.control(k);
     a.notice = reinterpret_cast<const Notice*>(x.memory);
     a.input = x.memory + x.in;
@@ -143,7 +144,10 @@ void plan(check::Job& job, Reader& r) {
   job.run();
   for (uint64_t k = 0; k < ranks; ++k) {
     const int32_t* out = reinterpret_cast<const int32_t*>(all[k].s.args.output);
-    job.expect(all[k].s.args.state->launches == kLaunches, "rank %llu: %llu launches ended", (unsigned long long)k, (unsigned long long)all[k].s.args.state->launches);
+    for (uint32_t b = 0; b < all[k].s.args.block_count; ++b) {
+      const uint64_t launches = all[k].s.args.cursors[b].launches;
+      job.expect(launches == kLaunches, "rank %llu, block %u: %llu launches ended", (unsigned long long)k, b, (unsigned long long)launches);
+    }
     if (result == kNothing) continue;
     const uint64_t n = all[k].out_bytes / 4;
     for (uint64_t i = 0; i < n; ++i) {

@@ -1,4 +1,5 @@
-package intra
+// Package streamorder has calls on different streams of a device run one behind the other. Collectives and executors of plans use it.
+package streamorder
 
 import (
 	"errors"
@@ -8,27 +9,27 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
-// order puts calls on a GPU behind each other that are on different streams: all use the same memory, and count what
+// Order puts calls on a GPU behind each other that are on different streams: all use the same memory, and count what
 // they use of it. Marks do that. A mark costs a microsecond, and keeps kernels from overlapping. So calls have none as long as
 // all are on one stream, which is how most programs use a communicator, and captured calls never have. A program may have
 // destroyed that one stream when it takes a second one, and a driver must not be asked about such a stream: then a mark
 // is set behind all that the device has been given. From there on each call is followed by a mark. The second stream may have
-// got the handle of the first, so streams of the program are distinguished by their numbers.
-type order struct {
+// got the handle of the first, so streams are distinguished by their numbers.
+type Order struct {
 	mu       sync.Mutex    // Settle asks while calls are made
 	mark     device.Mark   // behind the last call that has one
 	last     device.Stream // of the last call
 	any      bool
 	several  bool   // streams: all calls have marks
-	id       uint64 // that tells a stream of the program from later ones with its handle; 0: it is not known
+	id       uint64 // that tells it from later ones with its handle; 0: it is not known
 	foreign  bool   // last, the only one so far, is a stream of the program, which may have destroyed it
 	marked   bool   // mark is behind the last call that was not captured
 	captured bool   // calls are in graphs, and only the program knows when these run
 }
 
-// follow has a call on a stream begin when the one before it has ended. It reports whether the next one has to learn
-// of this one, by record. When a graph is launched, and where, is the program's affair.
-func (o *order) follow(d device.Device, s device.Stream) (marks bool, err error) {
+// Follow has a call on a stream begin when the one before it has ended. It reports whether the next one has to learn
+// of this one, by Record. When a graph is launched, and where, is the program's affair.
+func (o *Order) Follow(d device.Device, s device.Stream) (marks bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	same := o.any && s == o.last && o.numbered(d, s)
@@ -42,7 +43,7 @@ func (o *order) follow(d device.Device, s device.Stream) (marks bool, err error)
 		o.any, o.last = true, s
 		return false, nil
 	}
-	if capturing, err := capturing(engine, s); err != nil || capturing {
+	if capturing, err := Capturing(engine, s); err != nil || capturing {
 		o.captured = o.captured || capturing
 		return false, err
 	}
@@ -53,8 +54,8 @@ func (o *order) follow(d device.Device, s device.Stream) (marks bool, err error)
 			}
 		}
 		o.any, o.last, o.foreign = true, s, ofProgram(d, s)
-		if o.foreign && !o.several {
-			o.id = streamID(d, s)
+		if !o.several {
+			o.id = number(d, s, o.foreign)
 		}
 	}
 	if o.several && o.mark != nil {
@@ -73,22 +74,23 @@ func (o *order) follow(d device.Device, s device.Stream) (marks bool, err error)
 }
 
 // leave has the mark behind the last call on the only stream so far.
-func (o *order) leave(engine device.Engine, marker device.Marker) (err error) {
+func (o *Order) leave(engine device.Engine, marker device.Marker) (err error) {
 	o.several = true
-	if k, ok := engine.(interface{ StreamClosed(device.Stream) bool }); ok && !o.foreign && k.StreamClosed(o.last) {
-		return nil // the number of one that the program has made may have been that of a stream of package device
-	}
 	if o.mark == nil {
 		if o.mark, err = marker.NewMark(); err != nil {
 			return err
 		}
 	}
-	if o.foreign {
+	closed := !o.foreign && o.id != 0 && number(engine, o.last, false) != o.id
+	if o.foreign || closed {
 		if err := o.behindAll(); !errors.Is(err, framework.ErrUnsupported) {
 			return err
 		}
 	}
-	recording, err := capturing(engine, o.last)
+	if closed {
+		return nil // the device has no mark behind everything, and knows nothing of the stream any more
+	}
+	recording, err := Capturing(engine, o.last)
 	if err == nil && !recording { // a mark would be one of the capture
 		err = o.mark.Record(o.last)
 	}
@@ -96,15 +98,15 @@ func (o *order) leave(engine device.Engine, marker device.Marker) (err error) {
 }
 
 // behindAll has the mark behind all that the device has been given.
-func (o *order) behindAll() error {
+func (o *Order) behindAll() error {
 	if all, ok := o.mark.(interface{ RecordAll() error }); ok {
 		return all.RecordAll()
 	}
 	return framework.ErrUnsupported
 }
 
-// record marks a call for which follow has asked for it.
-func (o *order) record() error {
+// Record marks a call for which Follow has asked for it.
+func (o *Order) Record() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	err := o.mark.Record(o.last)
@@ -112,9 +114,27 @@ func (o *order) record() error {
 	return err
 }
 
-// pending reports whether something that calls have enqueued is still to be done, and whether that is known
+// Mark sets the mark behind what is on the stream of the last call, which is alive and records nothing into a graph. Pending knows then.
+func (o *Order) Mark(d device.Device, s device.Stream) (err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	marker, ok := d.(device.Marker)
+	if !ok {
+		return nil
+	}
+	if o.mark == nil {
+		if o.mark, err = marker.NewMark(); err != nil {
+			return err
+		}
+	}
+	err = o.mark.Record(s)
+	o.marked = err == nil
+	return err
+}
+
+// Pending reports whether something that calls have enqueued is still to be done, and whether that is known
 // without a look at a stream that may have been destroyed. It may spoil what other streams of the device record into graphs.
-func (o *order) pending(d device.Device) (busy, known bool, err error) {
+func (o *Order) Pending(d device.Device) (busy, known bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.any && o.foreign && !o.several && !o.marked && !o.captured { // it would spoil a capture that is not at its end
@@ -148,7 +168,7 @@ func (o *order) pending(d device.Device) (busy, known bool, err error) {
 }
 
 // markNow sets the mark that calls on the only stream do without, if the driver can.
-func (o *order) markNow(d device.Device) (err error) {
+func (o *Order) markNow(d device.Device) (err error) {
 	marker, ok := d.(device.Marker)
 	if !ok {
 		return nil
@@ -167,8 +187,25 @@ func (o *order) markNow(d device.Device) (err error) {
 	return nil
 }
 
-// capturing asks about a stream that is alive.
-func capturing(e device.Engine, s device.Stream) (bool, error) {
+// One reports whether all calls so far were on one stream.
+func (o *Order) One() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.any && !o.several
+}
+
+// Only reports whether all calls so far were on s, and its number if it is one of the program.
+func (o *Order) Only(s device.Stream) (id uint64, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.foreign {
+		id = o.id
+	}
+	return id, o.any && !o.several && o.last == s
+}
+
+// Capturing reports whether a stream, which is alive, records into a graph.
+func Capturing(e device.Engine, s device.Stream) (bool, error) {
 	if c, ok := e.(interface {
 		Capturing(device.Stream) (bool, error)
 	}); ok {
@@ -179,16 +216,28 @@ func capturing(e device.Engine, s device.Stream) (bool, error) {
 }
 
 // numbered reports whether a stream with the handle of the last one is that one, as far as is known.
-func (o *order) numbered(d device.Device, s device.Stream) bool {
-	if !o.foreign || o.several || o.id == 0 {
+func (o *Order) numbered(d device.Device, s device.Stream) bool {
+	if o.several || o.id == 0 {
 		return true
 	}
-	id := streamID(d, s)
-	return id == 0 || id == o.id
+	id := number(d, s, o.foreign)
+	return id == o.id || o.foreign && id == 0
+}
+
+// number tells a stream from others that had its handle before: one of the program by the driver's number, one of package device
+// by that of package device. 0: it is not known.
+func number(d any, s device.Stream, foreign bool) uint64 {
+	if foreign {
+		return streamID(d, s)
+	}
+	if k, ok := d.(interface{ StreamSerial(device.Stream) uint64 }); ok {
+		return k.StreamSerial(s)
+	}
+	return 0
 }
 
 // streamID tells a stream of the program from others that had its handle before; 0: the driver does not say.
-func streamID(d device.Device, s device.Stream) uint64 {
+func streamID(d any, s device.Stream) uint64 {
 	if k, ok := d.(interface{ StreamID(device.Stream) uint64 }); ok {
 		return k.StreamID(s)
 	}
@@ -202,7 +251,8 @@ func ofProgram(d device.Device, s device.Stream) bool {
 	return ok && s > defaults && !k.StreamOpen(s)
 }
 
-func (o *order) close() error {
+// Close releases the mark. What it is behind may still be to be done.
+func (o *Order) Close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.mark == nil {

@@ -1,0 +1,94 @@
+package streamorder
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// driver is a device that knows its streams' numbers, and notes what it is asked for.
+type driver struct {
+	device.Device
+	device.Engine
+	numbers map[device.Stream]uint64 // the driver's own, of streams of the program
+	serials map[device.Stream]uint64 // of those of package device; 0: closed
+	capture map[device.Stream]bool
+	did     []string
+}
+
+func (d *driver) StreamID(s device.Stream) uint64         { return d.numbers[s] }
+func (d *driver) StreamSerial(s device.Stream) uint64     { return d.serials[s] }
+func (d *driver) StreamOpen(s device.Stream) bool         { return s == 0 || d.serials[s] != 0 }
+func (d *driver) Capturing(s device.Stream) (bool, error) { return d.capture[s], nil }
+func (d *driver) NewMark() (device.Mark, error)           { return &mark{driver: d}, nil }
+func (d *driver) note(what string)                        { d.did = append(d.did, what) }
+
+type mark struct {
+	device.Mark
+	driver *driver
+}
+
+func (m *mark) Record(device.Stream) error { m.driver.note("record"); return nil }
+func (m *mark) RecordAll() error           { m.driver.note("record all"); return nil }
+func (m *mark) Wait(device.Stream) error   { m.driver.note("wait"); return nil }
+func (m *mark) Query() (bool, error)       { m.driver.note("query"); return true, nil }
+func (m *mark) Close() error               { return nil }
+
+const handle = device.Stream(0x1000)
+
+// A stream that has got the handle of one that was destroyed begins behind it, whoever made the two.
+func TestHandleOfAnotherStream(t *testing.T) {
+	of := map[string]func(d *driver, id uint64){
+		"program": func(d *driver, id uint64) { d.numbers[handle], d.serials[handle] = id, 0 },
+		"package": func(d *driver, id uint64) { d.numbers[handle], d.serials[handle] = id, id },
+	}
+	for first, makeFirst := range of {
+		for second, makeSecond := range of {
+			t.Run(first+" then "+second, func(t *testing.T) {
+				d := &driver{numbers: map[device.Stream]uint64{}, serials: map[device.Stream]uint64{}}
+				var o Order
+				makeFirst(d, 7)
+				for range 2 { // on one stream there are no marks
+					if marks, err := o.Follow(d, handle); marks || err != nil || d.did != nil || !o.One() {
+						t.Fatalf("marks %v, %v, %v: expected none", marks, err, d.did)
+					}
+				}
+				makeSecond(d, 8)
+				marks, err := o.Follow(d, handle)
+				if !marks || err != nil || !slices.Equal(d.did, []string{"record all", "wait"}) || o.One() {
+					t.Errorf("marks %v, %v, %v: expected one behind everything, which the stream waits for", marks, err, d.did)
+				}
+			})
+		}
+	}
+}
+
+// A mark on a stream that is alive tells whether its calls have ended, and touches no other stream.
+func TestMarkOnALiveStream(t *testing.T) {
+	d := &driver{numbers: map[device.Stream]uint64{handle: 7}, serials: map[device.Stream]uint64{}}
+	var o Order
+	if _, err := o.Follow(d, handle); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Mark(d, handle); err != nil {
+		t.Fatal(err)
+	}
+	busy, known, err := o.Pending(d)
+	if busy || !known || err != nil || !slices.Equal(d.did, []string{"record", "query"}) {
+		t.Errorf("busy %v, known %v, %v after %v: expected the mark of the stream to be asked", busy, known, err, d.did)
+	}
+}
+
+// A call in a graph waits for nothing, and Pending does not claim to know when it ends.
+func TestCallInAGraph(t *testing.T) {
+	d := &driver{numbers: map[device.Stream]uint64{handle: 7}, serials: map[device.Stream]uint64{}, capture: map[device.Stream]bool{handle: true}}
+	var o Order
+	marks, err := o.Follow(d, handle)
+	if marks || err != nil || d.did != nil {
+		t.Errorf("marks %v, %v, %v: expected none", marks, err, d.did)
+	}
+	if _, known, err := o.Pending(d); known || err != nil || d.did != nil {
+		t.Errorf("known %v, %v, %v: expected that nothing is asked", known, err, d.did)
+	}
+}
