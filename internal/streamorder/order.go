@@ -251,7 +251,7 @@ func ofProgram(d device.Device, s device.Stream) bool {
 	return ok && s > defaults && !k.StreamOpen(s)
 }
 
-// Close releases the mark. What it is behind may still be to be done.
+// Close releases the mark. Calls before it may still go on.
 func (o *Order) Close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

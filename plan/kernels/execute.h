@@ -106,13 +106,30 @@ MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
 
 #if MSCCLPP_PLAN_TURNS
 
-// A rank tells those whose memory is reached which call this is.
+// The signature that peers know of, and the number of notices so far, in words that the state of a rank on the host has left.
+struct Told {
+  uint64_t signature;
+  uint64_t count;
+};
+inline Told& told_of(State* s) { return *reinterpret_cast<Told*>(s->pad + 1); }
+static_assert(offsetof(State, pad) % 8 == 4, "the words are aligned");
+
+// A rank tells those whose memory is reached which call this is. Without windows a notice holds until the next one: a rank that repeats
+// its calls stores nothing that its peers have in their caches.
 inline void announce(const PlanArgs& a, uint64_t launch) {
+  Told& told = told_of(a.state);
+  uint64_t slot = launch & 1;
+  if (a.windows == nullptr) {
+    if (told.count != 0 && told.signature == a.signature) return;
+    told.signature = a.signature;
+    slot = ++told.count & 1;
+  }
   for (uint32_t r = 0; r < a.ranks; ++r) {
     Notice* notice = a.peers[r];
     if (notice == nullptr) continue;
-    auto& now = notice->of[launch & 1];
-    store_relaxed(&now.signature, a.signature);
+    auto& now = notice->of[slot];
+    store_relaxed(&now.launch, static_cast<uint64_t>(0));  // else a peer could take the old number with the new signature
+    store_release(&now.signature, a.signature);
     store_relaxed(&now.input, a.input_offset);
     store_relaxed(&now.output, a.output_offset);
     store_release(&now.launch, launch);
@@ -128,12 +145,18 @@ inline bool resolve(const PlanArgs& a, Slot* slots, uint32_t r, uint64_t launch)
   return true;
 }
 
-// apart returns 1 + a rank that has begun another call, or 0.
+// apart returns 1 + a rank that has begun another call, or 0. Of a rank's notices the last one before the launch counts; with windows
+// each launch has one.
 inline uint32_t apart(const PlanArgs& a, uint64_t launch) {
   for (uint32_t r = 0; r < a.ranks; ++r) {
-    const auto& notice = a.notice[r].of[launch & 1];
-    if (a.peers[r] == nullptr || load_acquire(&notice.launch) != launch || load_relaxed(&notice.signature) == a.signature) continue;
-    if (load_acquire(&notice.launch) == launch) return r + 1;
+    if (a.peers[r] == nullptr) continue;
+    const auto& both = a.notice[r].of;
+    const uint64_t first = load_acquire(&both[0].launch), second = load_acquire(&both[1].launch);
+    const bool later = second <= launch && (first > launch || second > first);
+    const auto& notice = both[later ? 1 : 0];
+    const uint64_t since = later ? second : first;
+    if (since == 0 || since > launch || (a.windows != nullptr && since != launch)) continue;
+    if (load_acquire(&notice.signature) != a.signature && load_acquire(&notice.launch) == since) return r + 1;
   }
   return 0;
 }
@@ -202,8 +225,8 @@ inline void execute(const PlanArgs& a) {
 // Whether another rank says where an operand is.
 MSCCLPP_DEVICE bool is_told(const PlanArgs& a, const Operand& x) { return a.windows != nullptr && x.slot % 3 != 2 && x.slot / 3 != a.rank; }
 
-// Threads copy what the block needs of the tables, each an operation with its operands. What they note is the same
-// in all launches but for the half of scratch memory and what ranks tell each other, so it may be done while the kernel before this one runs.
+// Threads copy the part of the tables that the block needs, each an operation with its operands. The copy is the same in all launches but for
+// the half of scratch memory and the buffers of other ranks, so it may be made while the kernel before this one runs.
 MSCCLPP_DEVICE Room* furnish(Machine& m) {
   const PlanArgs& a = m.a;
   const Block b = m.list;
@@ -236,7 +259,7 @@ MSCCLPP_DEVICE Room* furnish(Machine& m) {
   return room;
 }
 
-// What depends on the number of the launch, or on what other ranks have told.
+// Threads add the half of scratch memory, and where the buffers of other ranks are.
 MSCCLPP_DEVICE void complete(const Machine& m) {
   if (m.half == 0 && m.a.windows == nullptr) return;
   for (uint32_t i = m.tid; i < m.list.operand_count; i += m.nthreads) {

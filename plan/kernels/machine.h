@@ -44,7 +44,7 @@ struct Range {
 };
 
 #if !MSCCLPP_PLAN_TURNS
-// What a block reads of the tables, in memory that it reaches at once. Polls of other ranks' words empty the first cache, so each look at the
+// The part of the tables that a block reads, in memory that it reaches at once. Polls of other ranks' words empty the first cache, so each look at the
 // tables would wait for the second one.
 constexpr uint32_t kRoomOps = 64, kRoomOperands = 128, kRoomIDs = 64, kRoomSlots = 96;
 
