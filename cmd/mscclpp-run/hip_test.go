@@ -1,15 +1,22 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp"
+	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/device/hip"
@@ -54,15 +61,15 @@ func TestCheckOnHIP(t *testing.T) {
 }
 
 // checked runs cases with two ranks, and expects that they pass.
-func checked(t *testing.T, program func(args ...string) *exec.Cmd, device string, cases ...string) {
+func checked(t *testing.T, program func(args ...string) *exec.Cmd, where string, cases ...string) {
 	t.Helper()
-	args := []string{"-n", "2", "check", "--device", device}
+	args := []string{"-n", "2", "check", "--device", where}
 	for _, c := range cases {
 		args = append(args, "--case", c)
 	}
 	code, out, errs := runs(program(args...))
 	if want := fmt.Sprintf("%d passed, 0 failed", len(cases)); code != 0 || !strings.Contains(out, want) {
-		t.Errorf("%s: code %d, %s, %s: expected %s", device, code, out, errs, want)
+		t.Errorf("%s: code %d, %s, %s: expected %s", where, code, out, errs, want)
 	}
 }
 
@@ -71,5 +78,81 @@ func TestTypeWithoutKernelsOnHIP(t *testing.T) {
 	code, out, _ := runs(onHIP(t)("-n", "2", "check", "--device", "hip", "--case", "allreduce,e5m2,sum,100"))
 	if code != 1 || !strings.Contains(out, "no kernel for allreduce of e5m2: expected one of bf16 e4m3 f16 f32 f64 i32 u8") {
 		t.Errorf("code %d, %s", code, out)
+	}
+}
+
+// hipRank makes this test program a rank of TestDeathOnHIP. Its value is the path of a pipe.
+const hipRank = "HIP_TEST_RANK"
+
+func init() {
+	pipe := os.Getenv(hipRank)
+	if pipe == "" || os.Getenv("RANK") == "" {
+		return
+	}
+	os.Unsetenv(hipRank) // not for plugins
+	if err := dieOnHIP(pipe); err != nil {
+		fmt.Fprintln(os.Stderr, "ended:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// dieOnHIP reduces once. Then the kernel of rank 0 waits for rank 1, which is killed when rank 0 has opened the pipe.
+func dieOnHIP(pipe string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	job, err := mscclpp.Init(ctx, mscclpp.WithDevice("hip"))
+	if err != nil {
+		return err
+	}
+	defer job.Close()
+	d, ok := job.Device().(device.Engine)
+	if !ok {
+		return errors.New("a device without streams")
+	}
+	stream, err := d.NewStream()
+	if err != nil {
+		return err
+	}
+	m, err := job.World.Alloc(4096)
+	if err != nil {
+		return err
+	}
+	reduce := func() error {
+		at := m.Addr()
+		p := *(*unsafe.Pointer)(unsafe.Pointer(&at)) // memory of a device
+		return job.AllReduce(p, p, 1000, mscclpp.Float32, mscclpp.Sum, &collectives.CallOptions{Stream: stream})
+	}
+	if err := errors.Join(reduce(), job.World.Settle(ctx, stream), job.Check()); err != nil {
+		return fmt.Errorf("before anybody died: %w", err)
+	}
+	if job.Rank() == 1 {
+		_, err := os.Open(pipe) // returns when the other rank has opened it, too
+		return errors.Join(err, syscall.Kill(os.Getpid(), syscall.SIGKILL))
+	}
+	if err := reduce(); err != nil {
+		return fmt.Errorf("before anybody died: %w", err)
+	}
+	if _, err := os.OpenFile(pipe, os.O_WRONLY, 0); err != nil {
+		return err
+	}
+	return errors.Join(job.World.Settle(ctx, stream), job.Check())
+}
+
+// A rank that is killed ends the job on AMD's GPUs: the kernel that waits for it leaves, and its rank says who died.
+func TestDeathOnHIP(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := onHIP(t)("-n", "2", self)
+	c.Env = append(c.Env, hipRank+"="+pipe)
+	code, out, errs := runs(c)
+	if code != 128+9 || !strings.Contains(errs, "ended: ") || strings.Contains(errs, "before anybody died") || !strings.Contains(errs, "rank 1") || !strings.Contains(errs, "died") {
+		t.Errorf("code %d, %s, %s: expected that rank 0 names rank 1", code, out, errs)
 	}
 }
