@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,7 +42,7 @@ func onHIP(t *testing.T) func(args ...string) *exec.Cmd {
 	}
 	return func(args ...string) *exec.Cmd {
 		c := command(t, append([]string{"--set", "plugins.dirs=" + dir}, args...)...)
-		c.Env = append(c.Env, hip.EnvLibrary+"="+library, cuda.EnvLibrary+"=/nonexistent/libcuda.so.1", emulated.EnvImages+"="+images, emulated.EnvGPUs+"=2")
+		c.Env = append(c.Env, hip.EnvLibrary+"="+library, cuda.EnvLibrary+"=/nonexistent/libcuda.so.1", emulated.EnvImages+"="+images, emulated.EnvGPUs+"=4")
 		return c
 	}
 }
@@ -56,20 +57,22 @@ func TestCheckOnHIP(t *testing.T) {
 		"reducescatter,f32,sum,4167,algorithm=ll8", "reducescatter,f32,sum,16667,offset=1,algorithm=chunk", "reduce,f32,sum,2049,root=1,algorithm=chunk",
 		"allgather,f32,15,algorithm=ll8", "allgather,f32,33333,algorithm=chunk", "alltoall,f32,2049,algorithm=chunk", "broadcast,f32,5000,root=1,algorithm=chunk",
 	}
-	checked(t, program, "hip", cases...)
-	checked(t, program, "auto", cases[0])
+	for _, ranks := range []int{2, 4} {
+		checked(t, program, "hip", ranks, cases...)
+	}
+	checked(t, program, "auto", 2, cases[0])
 }
 
-// checked runs cases with two ranks, and expects that they pass.
-func checked(t *testing.T, program func(args ...string) *exec.Cmd, where string, cases ...string) {
+// checked runs cases, and expects that they pass.
+func checked(t *testing.T, program func(args ...string) *exec.Cmd, where string, ranks int, cases ...string) {
 	t.Helper()
-	args := []string{"-n", "2", "check", "--device", where}
+	args := []string{"-n", strconv.Itoa(ranks), "check", "--device", where}
 	for _, c := range cases {
 		args = append(args, "--case", c)
 	}
 	code, out, errs := runs(program(args...))
 	if want := fmt.Sprintf("%d passed, 0 failed", len(cases)); code != 0 || !strings.Contains(out, want) {
-		t.Errorf("%s: code %d, %s, %s: expected %s", where, code, out, errs, want)
+		t.Errorf("%s, %d ranks: code %d, %s, %s: expected %s", where, ranks, code, out, errs, want)
 	}
 }
 
