@@ -340,7 +340,8 @@ mscclpp_result_t mscclpp_memory_write(mscclpp_memory_t memory, size_t offset, co
 mscclpp_result_t mscclpp_memory_read(mscclpp_memory_t memory, size_t offset, void *bytes, size_t count);
 
 /* mscclpp_memory_free closes the windows and channels that use the memory, and frees what was allocated. Peers
- * keep what they have mapped. NULL is allowed. */
+ * keep what they have mapped, and calls of the communicator that are queued on streams what they use; it does not wait for them. Calls
+ * in graphs must have ended. A capture that is open on the device may be spoiled. NULL is allowed. */
 mscclpp_result_t mscclpp_memory_free(mscclpp_memory_t memory);
 
 /* mscclpp_window_create makes the memory of all ranks addressable for all: every rank contributes one, and sizes
@@ -371,7 +372,8 @@ mscclpp_result_t mscclpp_window_peer(mscclpp_window_t window, int32_t rank, void
  * room, which must therefore be the same on all ranks. */
 mscclpp_result_t mscclpp_window_channels(mscclpp_window_t window, void *handles, size_t *size);
 
-/* mscclpp_window_free makes the memory of the peers unreachable. NULL is allowed. */
+/* mscclpp_window_free makes the memory of the peers unreachable, for calls that are queued when these have ended; see
+ * mscclpp_memory_free. NULL is allowed. */
 mscclpp_result_t mscclpp_window_free(mscclpp_window_t window);
 
 /* Channels ------------------------------------------------------------------------------------

@@ -128,6 +128,9 @@ type communicator struct {
 	mu      sync.Mutex
 	ended   bool                   // no more objects
 	objects map[handles.Handle]int // that belong to it, with their kinds
+	leaving sync.WaitGroup         // of what is freed behind calls
+	unfreed []func() error         // objects that were left then
+	over    bool                   // and was freed
 }
 
 func newCommunicator(timeout time.Duration) *communicator {
@@ -246,6 +249,7 @@ func (c *communicator) destroy(cause error, aborted bool) error {
 	})
 	<-c.joined
 	failed := c.disown()
+	c.leaving.Wait() // its context has ended
 	p := c.parts.Load()
 	if p == nil {
 		if l := c.plan.Place; !begun && l != nil && l.Listener != nil {
@@ -253,7 +257,9 @@ func (c *communicator) destroy(cause error, aborted bool) error {
 		}
 		return closeLog(c.log)
 	}
-	return errors.Join(p.job.Released(errors.Join(failed, p.calls.Close(), p.world.Close())), p.job.release(aborted))
+	closed := p.job.Released(errors.Join(failed, p.calls.Close(), p.world.Close()))
+	c.freeLeft()
+	return errors.Join(closed, p.job.release(aborted))
 }
 
 // announceTime is how long abort waits for the announcement to the other ranks.

@@ -26,7 +26,7 @@ func mscclppGoMemoryAlloc(h C.uintptr_t, bytes C.size_t, out *C.uintptr_t, f *C.
 	if err != nil {
 		return fail(f, err)
 	}
-	return fail(f, adopt(c, kindMemory, m, m.Close, out))
+	return fail(f, adopt(c, kindMemory, m, func() error { return c.behind(m.Close) }, out))
 }
 
 //export mscclppGoMemoryRegister
@@ -45,11 +45,12 @@ func mscclppGoMemoryRegister(h, address C.uintptr_t, bytes C.size_t, out *C.uint
 		_ = inner.Close()
 		return fail(f, err)
 	}
-	return fail(f, adopt(c, kindMemory, m, func() error {
+	free := func() error {
 		err := m.Close()
 		_ = inner.Close() // it is the program's
 		return err
-	}, out))
+	}
+	return fail(f, adopt(c, kindMemory, m, func() error { return c.behind(free) }, out))
 }
 
 // wrap makes memory of the program that of a device.
@@ -98,7 +99,15 @@ func mscclppGoWindowCreate(h, memory C.uintptr_t, out *C.uintptr_t, f *C.struct_
 	if err != nil {
 		return fail(f, c.explain(err))
 	}
-	return fail(f, adopt(c, kindWindow, s, s.Close, out))
+	return fail(f, adoptWindow(c, s, out))
+}
+
+// adoptWindow gives a window a handle. Calls do not find one that was freed, and those that are queued still use it.
+func adoptWindow(c *communicator, s *comm.Symmetric, out *C.uintptr_t) error {
+	return adopt(c, kindWindow, s, func() error {
+		s.Retire()
+		return c.behind(s.Close)
+	}, out)
 }
 
 //export mscclppGoWindowPeer

@@ -29,15 +29,22 @@ type freeable interface {
 
 // adopt gives an object of a communicator a handle; what cannot have one is freed.
 func adopt[T any](c *communicator, kind int, value T, free func() error, out *C.uintptr_t) error {
-	o := &object[T]{owner: c, value: value, close: free}
+	if err := c.list(kind, &object[T]{owner: c, value: value, close: free}, out); err != nil {
+		return errors.Join(err, free()) // which may need the communicator's lock
+	}
+	return nil
+}
+
+// list gives an object a handle.
+func (c *communicator) list(kind int, o freeable, out *C.uintptr_t) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
-		return errors.Join(errDestroyed, free())
+		return errDestroyed
 	}
 	h, err := table.Add(kind, o)
 	if err != nil {
-		return errors.Join(err, free())
+		return err
 	}
 	c.objects[h] = kind
 	*out = C.uintptr_t(h)

@@ -36,7 +36,7 @@ func mscclppGoWindowArrange(h, memory C.uintptr_t, flags C.uint32_t, out *C.uint
 	if err != nil {
 		return fail(f, c.explain(err))
 	}
-	return fail(f, adopt(c, kindWindow, s, s.Close, out))
+	return fail(f, adoptWindow(c, s, out))
 }
 
 //export mscclppGoWindowFlat

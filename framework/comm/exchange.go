@@ -115,6 +115,9 @@ func (s *Symmetric) collect(ctx context.Context, c *Communicator) error {
 // own memory stays.
 func (s *Symmetric) Close() error { return s.lifetime.Close() }
 
+// Retire has Find no longer return the memory, which stays mapped until Close: for kernels that are still to run.
+func (s *Symmetric) Retire() { s.comm.buffers.remove(s) }
+
 func (s *Symmetric) shut(ctx context.Context) error {
 	s.comm.buffers.remove(s)
 	s.mu.Lock()

@@ -131,6 +131,7 @@ struct mapped {
   struct mapped* next;
   uintptr_t at;
   size_t size;
+  int device;
 };
 static struct mapped* mapped;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -182,7 +183,7 @@ ncclResult_t cuda_alloc(int device, size_t bytes, void** out) {
       return fail(ncclSystemError, "ncclMemAlloc : out of memory");
     }
     pthread_mutex_lock(&lock);
-    *m = (struct mapped){mapped, at, size};
+    *m = (struct mapped){mapped, at, size, device};
     mapped = m;
     pthread_mutex_unlock(&lock);
   }
@@ -192,13 +193,30 @@ ncclResult_t cuda_alloc(int device, size_t bytes, void** out) {
   return ncclSuccess;
 }
 
-size_t cuda_size(const void* p) {
+/* look returns the size of memory that cuda_alloc has mapped at p, and its device. */
+static size_t look(const void* p, int* device) {
   size_t size = 0;
   pthread_mutex_lock(&lock);
   for (struct mapped* m = mapped; m && size == 0; m = m->next)
-    if (m->at == (uintptr_t)p) size = m->size;
+    if (m->at == (uintptr_t)p) {
+      size = m->size;
+      *device = m->device;
+    }
   pthread_mutex_unlock(&lock);
   return size;
+}
+
+size_t cuda_size(const void* p) {
+  int device;
+  return look(p, &device);
+}
+
+void cuda_quiet(const void* p) {
+  int device;
+  void* context;
+  if (look(p, &device) == 0 || enter_device(device, &context) != 0) return;
+  (void)driver.sync(); /* an error is one of the program's work, or a capture is open */
+  leave_device(device);
 }
 
 /* forget returns the size of memory that cuda_alloc has mapped at p, and 0 for any other. */

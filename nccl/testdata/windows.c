@@ -1,6 +1,7 @@
 /* Windows and device communicators of ranks on emulated GPUs, each in a process. */
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
 
 #include "windows.h"
 
@@ -193,6 +194,7 @@ static void lives(void) {
     }
   }
   barrier();
+  for (time_t end = time(NULL) + 60; free_memory() < before && time(NULL) < end;) sched_yield(); /* what is behind calls is freed a moment later */
   EXPECT(free_memory() >= before);
 }
 
@@ -229,6 +231,90 @@ static void* registers(void* with) {
   return NULL;
 }
 
+static void* frees(void* at) {
+  NCCL(ncclMemFree(at));
+  return NULL;
+}
+
+static void expect_sums(const float* at, size_t count, float each, const char* what) {
+  for (size_t i = 0; i < count; i++)
+    if (at[i] != each) {
+      fprintf(stderr, "rank %d: %s: element %zu is %g, expected %g\n", rank, what, i, (double)at[i], (double)each);
+      exit(1);
+    }
+}
+
+static void fill(float* at, size_t count, float value) {
+  for (size_t i = 0; i < count; i++) at[i] = value;
+}
+
+/* Calls that are queued are right although what they use is deregistered, which does not wait for them, or freed, which does. */
+static void behind_calls(void) {
+  enum { COUNT = 5000, CALLS = 3 };
+  uint64_t* word = device_alloc(sizeof *word);
+  const float all = (float)(nranks * (nranks + 1) / 2);
+  float total = all;
+  for (int i = 1; i < CALLS; i++) total *= (float)nranks;
+  float *window_memory = (float*)memory_new(MIB), *in = (float*)memory_new(MIB), *plain = device_alloc(MIB), *out = device_alloc(MIB);
+  ncclWindow_t window = NULL;
+  void* handle = NULL;
+  pthread_t thread;
+  NCCL(ncclCommWindowRegister(comm, window_memory, MIB, &window, NCCL_WIN_COLL_SYMMETRIC));
+  EXPECT(window != NULL);
+  NCCL(ncclCommRegister(comm, plain, MIB, &handle));
+  sums(window_memory, COUNT); /* in place, by the window */
+
+  fill(window_memory, COUNT, (float)(rank + 1));
+  fill(plain, COUNT, (float)(rank + 1));
+  hold(stream, word);
+  for (int i = 0; i < CALLS; i++) {
+    NCCL(ncclAllReduce(window_memory, window_memory, COUNT, ncclFloat32, ncclSum, comm, stream));
+    NCCL(ncclAllReduce(plain, plain, COUNT, ncclFloat32, ncclSum, comm, stream));
+  }
+  NCCL(ncclCommWindowDeregister(comm, window));
+  NCCL(ncclCommDeregister(comm, handle));
+  FAILS(ncclCommWindowDeregister(comm, window), ncclInvalidUsage, "none of this communicator");
+  release(word);
+  stream_sync(stream);
+  expect_sums(window_memory, COUNT, total, "behind the end of a window");
+  expect_sums(plain, COUNT, total, "behind the end of a registration");
+  sums(window_memory, COUNT); /* the window is not found any more */
+
+  /* The thread is in MemFree when the calls begin, unless it is very late. */
+  NCCL(ncclCommWindowRegister(comm, in, MIB, &window, NCCL_WIN_COLL_SYMMETRIC));
+  fill(in, COUNT, (float)(rank + 1));
+  hold(stream, word);
+  NCCL(ncclAllReduce(in, out, COUNT, ncclFloat32, ncclSum, comm, stream));
+  EXPECT(pthread_create(&thread, NULL, frees, in) == 0);
+  struct timespec end;
+  clock_gettime(CLOCK_REALTIME, &end);
+  end.tv_nsec += 50 * 1000 * 1000;
+  end.tv_sec += end.tv_nsec / 1000000000;
+  end.tv_nsec %= 1000000000;
+  int early = pthread_timedjoin_np(thread, NULL, &end) == 0;
+  release(word);
+  stream_sync(stream);
+  expect_sums(out, COUNT, all, "behind MemFree");
+  EXPECT(!early);
+  EXPECT(pthread_join(thread, NULL) == 0);
+  NCCL(ncclCommWindowDeregister(comm, window));
+  NCCL(ncclMemFree(window_memory));
+
+  /* The end of a communicator has what was left behind its calls. */
+  ncclComm_t second;
+  float* last = (float*)memory_new(MIB);
+  NCCL(ncclCommSplit(comm, 0, rank, &second, NULL));
+  NCCL(ncclCommWindowRegister(second, last, MIB, &window, NCCL_WIN_COLL_SYMMETRIC));
+  fill(last, COUNT, (float)(rank + 1));
+  hold(stream, word);
+  NCCL(ncclAllReduce(last, last, COUNT, ncclFloat32, ncclSum, second, stream));
+  NCCL(ncclCommWindowDeregister(second, window));
+  release(word);
+  NCCL(ncclCommDestroy(second));
+  expect_sums(last, COUNT, all, "behind a window and a communicator");
+  NCCL(ncclMemFree(last));
+}
+
 int main(void) {
   ncclComm_t second;
   pthread_t thread;
@@ -249,6 +335,7 @@ int main(void) {
   groups();
   unfit();
   lives();
+  behind_calls();
   unblocked(own, size);
 
   /* Communicators end with their windows. One is aborted while a thread registers, which nobody else does. */

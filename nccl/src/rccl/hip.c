@@ -92,6 +92,7 @@ struct made {
   struct made* next;
   void* at;
   size_t size;
+  int device;
 };
 static struct made* made;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -130,19 +131,35 @@ ncclResult_t cuda_alloc(int device, size_t bytes, void** out) {
   }
   grant(device);
   pthread_mutex_lock(&lock);
-  *m = (struct made){made, *out, size};
+  *m = (struct made){made, *out, size, device};
   made = m;
   pthread_mutex_unlock(&lock);
   return ncclSuccess;
 }
 
-size_t cuda_size(const void* p) {
+/* look returns the size of memory that cuda_alloc has made, and its device. */
+static size_t look(const void* p, int* device) {
   size_t size = 0;
   pthread_mutex_lock(&lock);
   for (struct made* m = made; m && size == 0; m = m->next)
-    if (m->at == p) size = m->size;
+    if (m->at == p) {
+      size = m->size;
+      *device = m->device;
+    }
   pthread_mutex_unlock(&lock);
   return size;
+}
+
+size_t cuda_size(const void* p) {
+  int device;
+  return look(p, &device);
+}
+
+void cuda_quiet(const void* p) {
+  int device;
+  if (look(p, &device) == 0 || enter(device) != 0) return;
+  (void)hip.hipDeviceSynchronize(); /* an error is one of the program's work, or a capture is open */
+  leave();
 }
 
 ncclResult_t cuda_free(void* p) {
