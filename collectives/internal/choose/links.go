@@ -109,6 +109,9 @@ func between(a, b *Surroundings, peers int, lines bool) (l model.Links, path str
 	if n.Count == 0 {
 		return model.OverPCIe(bus, memory), "PCIe", false
 	}
+	if model.IsAMD(a.Name) {
+		return model.OverXGMI(n.Count, peers, a.Name), fmt.Sprintf("%d xGMI links to each peer", n.Count), false
+	}
 	// Over links to each peer of its own a GPU has those to the others besides.
 	count, to := n.Count, " through switches"
 	if !n.Switch {

@@ -118,6 +118,21 @@ func torn(l model.Links) model.Links {
 }
 
 // GPUs of which nobody tells the links have what such GPUs usually have.
+// AMD's GPUs have links of their own to each peer, at the rates that RCCL reckons with. No built-in row was measured over them,
+// though their compute capability is that of the GPUs of those rows. A pair without links goes over the bus.
+func TestLinksOfAMD(t *testing.T) {
+	for name, each := range map[string]float64{"AMD Instinct MI300X": 48, "AMD Instinct MI250X": 36} {
+		r := Joined(gpusWith(8, name, 9, all(NVLink{Count: 1})), true)
+		if l := r.Links; r.Measured || l.Each != each || l.Store != 7*each || l.Load >= l.Store || l.Lines || r.How != "1 xGMI links to each peer" {
+			t.Errorf("%s: %+v", name, r)
+		}
+		mesh := func(i, j int) NVLink { return NVLink{Count: 1 - (i+j)%2} } // every second pair
+		if got, bus := Joined(gpusWith(4, name, 9, mesh), true).Links.Store, model.OverPCIe(defaultPCIe, 1).Store; got != bus {
+			t.Errorf("%s, no full mesh: stores of %g GB/s: expected those of the bus, %g", name, got, bus)
+		}
+	}
+}
+
 func TestUsualLinks(t *testing.T) {
 	for cc, want := range map[[2]int]int{{7, 0}: 6, {7, 5}: 0, {8, 0}: 12, {8, 6}: 0, {8, 9}: 0, {9, 0}: 18, {10, 0}: 18, {0, 0}: 18} {
 		if got := usual(cc[0], cc[1]); got.Count != want {

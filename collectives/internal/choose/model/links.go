@@ -94,6 +94,27 @@ func linkRate(version int) float64 {
 	return 25 // 2 to 4, and those of which nothing is known
 }
 
+// The rate of one xGMI link each way in GB/s, with which RCCL reckons: of MI300, and of MI200. Published runs of MI300A load at two
+// fifths of the rate at which they store (233 and 93 GB/s to three peers). No run of this library has measured any of it.
+const (
+	xgmiRate      = 48
+	xgmiRateMI200 = 36
+	xgmiLoadShare = 93.0 / 233
+)
+
+// IsAMD tells by a GPU's name who made it.
+func IsAMD(name string) bool { return strings.HasPrefix(name, "AMD ") }
+
+// OverXGMI has AMD's GPUs of a name that have as many links to each peer. Stores to all peers at once go over all of them.
+func OverXGMI(links, peers int, name string) Links {
+	each := float64(links) * xgmiRate
+	if strings.Contains(name, "MI2") {
+		each = float64(links) * xgmiRateMI200
+	}
+	raw := each * float64(max(peers, 1))
+	return Links{Latency: busLatency, Store: raw, Load: raw * xgmiLoadShare, Copy: raw, Each: each, Memory: MemoryOf(name)}
+}
+
 // OverPCIe has GPUs on a bus that carries raw GB/s each way, such as 31.5 for 16 lanes of
 // version 4.
 func OverPCIe(raw, memory float64) Links {
@@ -126,6 +147,7 @@ var chips = []struct {
 }{
 	{"B200", 8000}, {"B300", 8000}, {"GH200", 4000}, {"H200", 4800}, {"H100", 3350}, {"H800", 3350}, {"H20", 4000},
 	{"A100", 1555}, {"A800", 1555}, {"A30", 933}, {"L40", 864}, {"A40", 696}, {"A10", 600}, {"L4", 300}, {"V100", 900},
+	{"MI325", 6000}, {"MI300", 5300}, {"MI250", 1600}, {"MI210", 1600}, {"MI2", 1600},
 }
 
 // MemoryOf is the rate of a GPU's own memory by its name, and a low one for those that are
