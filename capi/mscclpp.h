@@ -78,7 +78,7 @@ int32_t mscclpp_last_error_rank(void);
  * The abilities of this version: "comm.environment", "comm.unique_id", "collectives", "groups",
  * "split", "abort", "leave", "log.callback", "memory.alloc", "memory.register", "windows", "windows.flat", "channels.memory",
  * "channels.port", "channels.switch", "kernels", "proxies", "plans.language", "plans.execute",
- * "plans.register", "inference.all_reduce_norm", "device.host", "device.cuda". Whether the machine has what an
+ * "plans.register", "traces", "inference.all_reduce_norm", "device.host", "device.cuda". Whether the machine has what an
  * ability needs is said by the call that uses it. */
 int mscclpp_supports(const char *ability);
 
@@ -202,6 +202,16 @@ typedef void (*mscclpp_write_fn)(void *context, const char *text, size_t size);
 /* mscclpp_comm_dump writes the state of the communicator and of all its channels, and the last call of
  * each rank, to find out why a job hangs. It may be called at any time, and waits for no other rank. */
 mscclpp_result_t mscclpp_comm_dump(mscclpp_comm_t comm, mscclpp_write_fn write, void *context);
+
+/* mscclpp_trace_start has this rank write records of its calls from now on, for `mscclpp-run --trace` and `mscclpp-run trace
+ * --job`, and mscclpp_trace_stop ends that: under --trace records are on from the start. Both are about the rank, with all of its
+ * communicators, and wait for no other rank. Errors of start: MSCCLPP_UNAVAILABLE where observe.enabled is false. */
+mscclpp_result_t mscclpp_trace_start(mscclpp_comm_t comm);
+mscclpp_result_t mscclpp_trace_stop(mscclpp_comm_t comm);
+
+/* mscclpp_trace_mark writes a text of the program into the records, while they are on: its first 31 bytes. A rank can have about a
+ * hundred different ones. */
+mscclpp_result_t mscclpp_trace_mark(mscclpp_comm_t comm, const char *text);
 
 /* Collectives --------------------------------------------------------------------------------
  *

@@ -72,7 +72,7 @@ int mscclpp_supports(const char *ability) {
   static const char *const abilities[] = {
       "comm.environment", "comm.unique_id", "collectives", "groups", "split", "shrink", "abort", "leave", "log.callback",
       "memory.alloc",     "memory.register", "windows", "windows.flat", "channels.memory", "channels.port", "channels.switch", "kernels",
-      "proxies",          "plans.language", "plans.execute", "plans.register",
+      "proxies",          "plans.language", "plans.execute", "plans.register", "traces",
       "inference.all_reduce_norm",
       "device.host",      "device.cuda",
   };

@@ -21,7 +21,7 @@ int main(int argc, char **argv) {
   } parts[] = {{"handles", handles}, {"versions", versions},       {"forks", forks},
                {"threads", threads}, {"collectives", collectives}, {"aborts", aborts},
                {"channels", channels}, {"device", device},   {"proxies", proxies},
-               {"plans", plans}, {"executors", executors}, {"registered", registered}, {"spinning", spinning},
+               {"plans", plans}, {"executors", executors}, {"registered", registered}, {"traced", traced}, {"spinning", spinning},
                {"repeated", repeated}, {"interrupted", interrupted}, {"kernels", kernels},
                {"makes_ids", makes_ids}, {"joins_by_id", joins_by_id}};
   size_t i;

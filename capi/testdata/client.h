@@ -25,6 +25,7 @@ void proxies(void);
 void plans(void);
 void executors(void);
 void registered(void);
+void traced(void);
 void spinning(void);
 void repeated(void);
 void interrupted(void);

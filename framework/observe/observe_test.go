@@ -47,6 +47,27 @@ func records(v *View, c *Cursor) (list []Record, lost uint64) {
 	return list, lost
 }
 
+// Programs mark and switch at any time, also behind Close, when the memory is gone.
+func TestRankIsUsedBehindItsEnd(t *testing.T) {
+	r, err := Open(Facts{Job: "ended", Size: 1, Local: -1, On: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.On() {
+		t.Error("records are off from the start")
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.Mark("late")
+	r.Switch(true)
+	r.Fail(errors.New("late"))
+	r.Life(Leave|Instant, 0)
+	if r.On() {
+		t.Error("records are on behind the end")
+	}
+}
+
 func TestCallsAreSeen(t *testing.T) {
 	m, ranks := rig(t, 2, false)
 	if n := len(m.Views()); n != 2 {

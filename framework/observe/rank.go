@@ -43,7 +43,8 @@ type Rank struct {
 	path   string
 	clock  func() int64
 
-	serving sync.Mutex // of dumps
+	on      atomic.Pointer[uint32] // the switch
+	serving sync.Mutex             // of dumps
 
 	mu     sync.Mutex
 	boards [maxBoards]*Board
@@ -79,6 +80,7 @@ func Open(f Facts) (*Rank, error) {
 		}
 		atomic.StoreUint64(&r.at.header().owner, uint64(os.Getpid()))
 	}
+	r.on.Store(&r.at.header().on)
 	r.introduce(&f)
 	r.life = newWriter(r.at, "life", r.clock)
 	r.group.Go(r.sample)
@@ -177,7 +179,7 @@ func (r *Rank) Fail(cause error) {
 
 // Mark writes a text of the program into the trace. A rank can have about a hundred different texts.
 func (r *Rank) Mark(text string) {
-	if r == nil || atomic.LoadUint32(&r.at.header().on) == 0 {
+	if !r.On() {
 		return
 	}
 	n := r.number(text)
@@ -194,9 +196,17 @@ func (r *Rank) Mark(text string) {
 	r.marks.Add(Mark|Instant, 0, 0, uint16(n), framework.NoPeer)
 }
 
+// On reports whether records are wanted.
+func (r *Rank) On() bool { return r != nil && atomic.LoadUint32(r.on.Load()) != 0 }
+
 // Switch turns records on or off, for all writers of the rank.
 func (r *Rank) Switch(on bool) {
-	if r != nil {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed { // else the memory is gone
 		r.at.turn(on)
 	}
 }
@@ -331,6 +341,7 @@ func (r *Rank) Close() error {
 		return nil
 	}
 	r.closed = true
+	r.on.Store(new(uint32))
 	r.life.end()
 	r.marks.end()
 	h := r.at.header()

@@ -182,6 +182,18 @@ class Communicator(Collectives, Objects, Selection):
         self._check(self._lib.comm_dump(self._handle, WriteFunction(lambda _, text, size: parts.append(ctypes.string_at(text, size))), None))
         return b"".join(parts).decode("utf-8", "replace")
 
+    def trace_start(self) -> None:
+        """Write records of this rank's calls from now on, for mscclpp-run --trace, under which they are on, and mscclpp-run trace --job."""
+        self._check(self._lib.trace_start(self._handle))
+
+    def trace_stop(self) -> None:
+        """Write no more records."""
+        self._check(self._lib.trace_stop(self._handle))
+
+    def trace_mark(self, text: str) -> None:
+        """Write a text into the records while they are on: its first 31 bytes, of about a hundred different ones at most."""
+        self._check(self._lib.trace_mark(self._handle, text.encode()))
+
     def split(self, color: int, key: int = 0) -> Communicator | None:
         """Divide the communicator: ranks with the same color form a new one, in the order of key, then of their rank.
 

@@ -162,6 +162,10 @@ with comm:
     others()
     parts()
     assert f"rank {rank}" in comm.dump() or str(size) in comm.dump()
+    comm.trace_start()
+    comm.trace_mark("behind the calls")
+    comm.barrier()
+    comm.trace_stop()
     comm.status()
 assert comm.closed
 print(f"rank {rank} is done")
