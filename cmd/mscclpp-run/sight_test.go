@@ -350,7 +350,7 @@ func TestStatusOfARunningJob(t *testing.T) {
 		t.Fatalf("%+v: expected 4 ranks", s)
 	}
 	for i, r := range s.Ranks {
-		if r.Rank != i || r.State != "running" || r.Device != "host" || r.Records || len(r.Comms) == 0 || r.Comms[0].Name != "world" {
+		if r.Rank != i || r.State != "running" || r.Device != "host" || r.Records || r.Memory < 1<<20 || len(r.Comms) == 0 || r.Comms[0].Name != "world" {
 			t.Errorf("%+v: expected rank %d, in the communicator world", r, i)
 		}
 	}
@@ -362,9 +362,13 @@ func TestStatusOfARunningJob(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "job "+job+": 4 ranks, 4 of them here; records are off") {
 		t.Errorf("code %d: %s%s", code, out, errs)
 	}
-	code, out, errs = runs(command(t, "trace", "--job", job, "--for", "300ms"))
+	svg := filepath.Join(t.TempDir(), "job.svg")
+	code, out, errs = runs(command(t, "trace", "--job", job, "--for", "300ms", "--svg", svg))
 	if code != 0 || !strings.Contains(out, "rank 1 came last") && !strings.Contains(out, "waited for rank 1") {
 		t.Errorf("code %d: %s%s: expected rank 1", code, out, errs)
+	}
+	if b, err := os.ReadFile(svg); err != nil || !bytes.Contains(b, []byte("rank 3, world")) {
+		t.Errorf("%v: %s: expected the calls of rank 3", err, b)
 	}
 	end()
 	if code, _, errs := runs(command(t, "status", job)); code != 1 || !strings.Contains(errs, "no such job") {

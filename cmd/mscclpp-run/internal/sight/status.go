@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -32,7 +33,8 @@ type RankStatus struct {
 	Program string       `json:"program"`
 	Records bool         `json:"records"`
 	Failure string       `json:"failure,omitempty"`
-	Silent  int64        `json:"silent_ns"` // since the rank's own look at itself
+	Silent  int64        `json:"silent_ns"`    // since the rank's own look at itself
+	Memory  uint64       `json:"memory_bytes"` // of the process, that is resident; 0: it is gone
 	Comms   []CommStatus `json:"communicators"`
 	Dump    string       `json:"dump,omitempty"`
 }
@@ -162,10 +164,23 @@ func lateIn(states [][]observe.State) (late []int) {
 	return late
 }
 
+// residentOf is the memory that a process has, as the kernel counts it.
+func residentOf(pid int) uint64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0
+	}
+	var all, resident uint64
+	if _, err := fmt.Sscan(string(b), &all, &resident); err != nil {
+		return 0
+	}
+	return resident * uint64(os.Getpagesize())
+}
+
 func rankStatus(info *observe.Info, first, now []observe.State, seconds float64) RankStatus {
 	r := RankStatus{
 		Rank: info.Rank, Host: info.Host, PID: info.PID, Device: info.Device, State: observe.StateName(info.State), Program: info.Program,
-		Records: info.On, Failure: info.Failure, Silent: max(0, observe.Now()-info.Ticked), Comms: []CommStatus{},
+		Records: info.On, Failure: info.Failure, Silent: max(0, observe.Now()-info.Ticked), Comms: []CommStatus{}, Memory: residentOf(info.PID),
 	}
 	for _, s := range now {
 		if !s.Open {
@@ -179,7 +194,7 @@ func rankStatus(info *observe.Info, first, now []observe.State, seconds float64)
 			c.Age = max(0, observe.Now()-s.Since)
 		}
 		for _, f := range first {
-			if f.Board == s.Board && seconds > 0 {
+			if f.Board == s.Board && f.Turn == s.Turn && seconds > 0 {
 				c.Calls, c.Rate = float64(s.Ended-f.Ended)/seconds, float64(s.Total-f.Total)/seconds
 			}
 		}
@@ -227,9 +242,9 @@ func (s *JobStatus) Print(out io.Writer) {
 	}
 	fmt.Fprintf(out, "job %s: %s, %d of them here; %s\n", s.Job, counted(s.Size, "rank"), len(s.Ranks), records)
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(w, "rank\thost\tpid\tdevice\tstate\tcommunicator\tcall\twhat\tage\tcalls/s\tbytes/s")
+	fmt.Fprintln(w, "rank\thost\tpid\tdevice\tmemory\tstate\tcommunicator\tcall\twhat\tage\tcalls/s\tbytes/s")
 	for _, r := range s.Ranks {
-		who := fmt.Sprintf("%d\t%s\t%d\t%s\t%s", r.Rank, r.Host, r.PID, r.Device, r.State)
+		who := fmt.Sprintf("%d\t%s\t%d\t%s\t%s\t%s", r.Rank, r.Host, r.PID, r.Device, size(r.Memory), r.State)
 		if len(r.Comms) == 0 {
 			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t-\t-\n", who)
 		}
@@ -242,7 +257,7 @@ func (s *JobStatus) Print(out io.Writer) {
 				age = time.Duration(c.Age).Round(100 * time.Millisecond).String()
 			}
 			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%.0f\t%s\n", who, c.Name, c.Call, what, age, c.Calls, size(uint64(c.Rate)))
-			who = "\t\t\t\t"
+			who = "\t\t\t\t\t"
 		}
 	}
 	_ = w.Flush() // the output remembers its errors

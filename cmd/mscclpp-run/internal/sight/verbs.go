@@ -100,6 +100,7 @@ type traceVerb struct {
 	job    string
 	span   time.Duration
 	out    string
+	svg    string
 }
 
 // TraceVerb returns the verb trace, which summarizes a trace file, or records a running job.
@@ -115,6 +116,7 @@ func TraceVerb(env *verb.Env) *cobra.Command {
 	c.Flags().StringVar(&v.job, "job", "", "record this running job: its name, or the process id of one of its ranks")
 	c.Flags().DurationVar(&v.span, "for", 2*time.Second, "with --job: how long")
 	c.Flags().StringVarP(&v.out, "output", "o", "", "write the trace, of all files, to this file, for ui.perfetto.dev")
+	c.Flags().StringVar(&v.svg, "svg", "", "draw the calls of all ranks into this file")
 	return c
 }
 
@@ -137,6 +139,11 @@ func (v *traceVerb) run(ctx context.Context, files []string) error {
 	}
 	if v.out != "" {
 		if err := atomicfile.File(v.out, func(w io.Writer) error { return t.WritePerfetto(w) }); err != nil {
+			return fmt.Errorf("trace: %w", err)
+		}
+	}
+	if v.svg != "" {
+		if err := atomicfile.File(v.svg, func(w io.Writer) error { return t.DrawSVG(w) }); err != nil {
 			return fmt.Errorf("trace: %w", err)
 		}
 	}

@@ -1,0 +1,67 @@
+package sight
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+)
+
+// drawn draws a trace, and counts its bars of each color.
+func drawn(t *testing.T, trace *Trace) (text string, bars map[string]int) {
+	t.Helper()
+	var b strings.Builder
+	if err := trace.DrawSVG(&b); err != nil {
+		t.Fatal(err)
+	}
+	bars = map[string]int{}
+	for d := xml.NewDecoder(strings.NewReader(b.String())); ; {
+		token, err := d.Token()
+		if err == io.EOF {
+			return b.String(), bars
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := token.(xml.StartElement); ok && e.Name.Local == "rect" {
+			for _, a := range e.Attr {
+				if a.Name.Local == "fill" {
+					bars[a.Value]++
+				}
+			}
+		}
+	}
+}
+
+// A drawing is XML, shows each call and each wait, and says how many calls had no room.
+func TestDrawing(t *testing.T) {
+	trace := &Trace{Job: "a<b"}
+	for rank := range 2 {
+		r := &Rank{Rank: rank}
+		for n := range 10 {
+			at := int64(1000*n + 100*rank)
+			r.Calls = append(r.Calls, Call{Comm: "world", Number: uint64(n + 1), Kind: "allreduce", Bytes: 8, Begin: at, Chosen: at, End: int64(1000*n + 500)})
+		}
+		trace.Ranks = append(trace.Ranks, r)
+	}
+	trace.finish()
+	text, bars := drawn(t, trace)
+	if bars[workColor] != 21 || bars[waitColor] != 11 { // one of each is the key
+		t.Errorf("%v: expected 21 calls and 11 waits", bars)
+	}
+	if !strings.Contains(text, "rank 1, world") || !strings.Contains(text, "100ns waiting") || strings.Contains(text, "not drawn") {
+		t.Error(text)
+	}
+	r := trace.Ranks[0]
+	for n := range 100_000 {
+		r.Calls = append(r.Calls, Call{Comm: "world", Kind: "allreduce", Begin: int64(10000 + n), Chosen: int64(10000 + n), End: int64(10001 + n)})
+	}
+	text, bars = drawn(t, trace)
+	if n := bars[workColor]; n > 2100 || !strings.Contains(text, fmt.Sprint(100_020-n+1, " calls too close to others are not drawn")) {
+		t.Errorf("%d bars of 100020 calls", n)
+	}
+	if text, _ = drawn(t, &Trace{Job: "none"}); !strings.Contains(text, "calls of 0 ranks in 0s") {
+		t.Error(text)
+	}
+}
