@@ -28,9 +28,6 @@ func start(t testing.TB) *interpret.Session {
 // small is a case that is executed in a moment: an odd size, so that no part of it ends where words do.
 var small = shape{ranks: 2, grid: 2, block: 64, launches: 2, bytes: 3000, caller: callerAtEnd}
 
-// between is the same with the caller's kernel behind each call.
-var between = shape{ranks: 2, grid: 2, block: 64, launches: 2, bytes: 3000, caller: callerBetween}
-
 const mostInstructions = 500e6 // of threads, in one schedule
 
 // errNotForSoMany: the algorithm is for another number of ranks.

@@ -23,6 +23,7 @@ const (
 	atCounter   = atScratch + 6<<32
 	atSource    = atScratch + 7<<32
 	atResult    = atScratch + 8<<32
+	atSpare     = atScratch + 9<<32
 	atWindow    = 1 << 45
 	windowHalf  = 4096
 	windowBytes = 2 * windowHalf
@@ -73,7 +74,7 @@ func newJob(t testing.TB, s *interpret.Session, x shape, in, out uint64) *job {
 			bytes uint64
 		}{
 			{"scratch", atScratch, j.geometry.Total}, {"state", atState, kernelargs.StateBytes}, {"control", atControl, uint64(unsafe.Sizeof(kernel.WaitControl{}))},
-			{"input", atInput, in}, {"output", atOutput, out}, {"source", atSource, in * uint64(x.launches)}, {"result", atResult, out * uint64(x.launches)}, {"copy", atCopy, windowBytes + 128}, {"counter", atCounter, 8},
+			{"input", atInput, in}, {"output", atOutput, out}, {"source", atSource, in * uint64(x.launches)}, {"result", atResult, out * uint64(x.launches)}, {"spare", atSpare, j.pipeBytes()}, {"copy", atCopy, windowBytes + 128}, {"counter", atCounter, 8},
 		} {
 			if m.bytes > 0 {
 				must(t, m.name, s.Memory(r, fmt.Sprintf("%s-of-rank-%d", m.name, r), at(m.base, r), m.bytes))
@@ -87,6 +88,11 @@ func newJob(t testing.TB, s *interpret.Session, x shape, in, out uint64) *job {
 	}
 	must(t, "window", s.Window("window", atWindow, windowBytes+128, copies))
 	return j
+}
+
+// pipeBytes is the size of the pipes in the memory of a rank.
+func (j *job) pipeBytes() uint64 {
+	return uint64(j.geometry.Lanes) * uint64(j.ranks) * kernelargs.PipeSlots * j.geometry.PipeSlot
 }
 
 func (j *job) commonOf(rank int) kernelargs.Common {
