@@ -18,13 +18,15 @@ const several = -1
 // each other's buffers where they are tell each other so before: in such launches these operations are left out, at both ends.
 // An operation before which a block waits says more, as does one of a channel that several blocks use.
 func meets(p *schema.Plan, all []*tables, mates [][]bool) {
-	ends := make([][]handshake, len(all))
+	ends, peers := make([][]handshake, len(all)), make([][]int, len(all))
 	for r, t := range all {
-		ends[r] = t.handshakes(len(p.GPUs[r].Peers(schema.Memory)))
+		peers[r] = p.GPUs[r].Peers(schema.Memory)
+		ends[r] = t.handshakes(len(peers[r]))
 	}
+	others := counterparts(peers)
 	counterpart := func(r int, k uint32) (peer *handshake, ok bool) {
-		rank, other, ok := opposite(p, schema.Memory, r, int(k))
-		if !ok || !mates[r][rank] || ends[r][k].block == several || ends[rank][other].block == several {
+		rank, other := peers[r][k], others[r][k]
+		if other < 0 || !mates[r][rank] || ends[r][k].block == several || ends[rank][other].block == several {
 			return nil, false
 		}
 		return &ends[rank][other], true
@@ -69,6 +71,31 @@ func meets(p *schema.Plan, all []*tables, mates [][]bool) {
 	for o := range candidates {
 		o.Flags |= met
 	}
+}
+
+// counterparts are the numbers that the channels to some peers have at the other end, or -1: the channels of a pair of ranks are paired in order.
+func counterparts(peers [][]int) [][]int {
+	type pair struct{ of, to int }
+	channels := map[pair][]int{}
+	for r, list := range peers {
+		for k, peer := range list {
+			channels[pair{r, peer}] = append(channels[pair{r, peer}], k)
+		}
+	}
+	out := make([][]int, len(peers))
+	next := map[pair]int{}
+	for r, list := range peers {
+		out[r] = make([]int, len(list))
+		for k, peer := range list {
+			theirs, i := channels[pair{peer, r}], next[pair{r, peer}]
+			next[pair{r, peer}]++
+			out[r][k] = -1
+			if peer != r && i < len(theirs) {
+				out[r][k] = theirs[i]
+			}
+		}
+	}
+	return out
 }
 
 // handshakes are the ends of so many channels.
