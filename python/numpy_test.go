@@ -11,3 +11,8 @@ func TestNumPy(t *testing.T) {
 	}
 	done(t, p, 2, args...)
 }
+
+// The operators for inference are right on arrays of NumPy, and refuse others than those that they serve.
+func TestNumPyInference(t *testing.T) {
+	done(t, newest(t, "NumPy", func(p interpreter) bool { return p.NumPy }), 3, "tests/inference_numpy.py")
+}
