@@ -17,6 +17,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/inference"
+	"github.com/mscclpp-go/mscclpp/inference/inferencetest"
 	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
 )
 
@@ -107,7 +108,7 @@ func callsOnGPU(ctx context.Context, c *comm.Communicator, dev *cuda.Device) err
 		}
 		streams[i] = s
 	}
-	for i, x := range trials() {
+	for i, x := range inferencetest.Trials() {
 		call, err := x.Call(memory, c.Rank(), uint64(i))
 		if err != nil {
 			return err

@@ -68,6 +68,9 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Workspace, erro
 	if err := w.agree(ctx, o.Scratch, mistake); err != nil {
 		return nil, err
 	}
+	if err := w.reach(ctx); err != nil {
+		return nil, err
+	}
 	if err := w.open(ctx, o.Scratch/512*256); err != nil {
 		return nil, errors.Join(fmt.Errorf("workspace: %w", err), w.release())
 	}
@@ -96,6 +99,18 @@ func (w *Workspace) agree(ctx context.Context, scratch uint64, mistake error) er
 		return &framework.Error{Op: "workspace", Peer: r, Err: fmt.Errorf("%w: %s", framework.ErrInvalid, text)}
 	}
 	return nil
+}
+
+// reach refuses ranks that do not share memory, before anything is set up.
+func (w *Workspace) reach(ctx context.Context) error {
+	if w.comm.Size() == 1 {
+		return nil
+	}
+	found, err := w.comm.ReachAll(ctx)
+	if err == nil && found.Apart != nil {
+		err = fmt.Errorf("%w: workspace: expected that all ranks reach each other's memory: %w", framework.ErrUnavailable, found.Apart)
+	}
+	return err
 }
 
 // open makes the memory: notices, and two halves in which every word is the sentinel.

@@ -25,25 +25,6 @@ func aligned(n int) collectivetest.Bytes {
 	return b[skip : skip+n]
 }
 
-// trials are calls of all types, norms and quantizations, of odd sizes.
-func trials() (list []inferencetest.Trial) {
-	sizes := [][2]int{{1, 8}, {3, 24}, {5, 1032}, {7, 2048}, {2, 8200}, {33, 136}}
-	i := 0
-	for _, typ := range inference.Types() {
-		for norm := range inference.Norm(2) {
-			for q := range inference.Quantization(5) {
-				for _, shots := range []inference.Shots{inference.OneShot, inference.TwoShot, inference.Automatic} {
-					s := sizes[i%len(sizes)]
-					list = append(list, inferencetest.Trial{Norm: norm, Quantization: q, Shots: shots, Type: typ, Tokens: s[0], Hidden: s[1],
-						Bias: i%2 == 0, NoResidual: i%5 == 4, InPlace: q == inference.NotQuantized && i/2%2 == 0})
-					i++
-				}
-			}
-		}
-	}
-	return list
-}
-
 // alike compares a number of all ranks.
 func alike(ctx context.Context, c *comm.Communicator, x uint64) error {
 	mine := binary.LittleEndian.AppendUint64(nil, x)
@@ -64,7 +45,7 @@ func TestAllReduceNorm(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			for i, x := range trials() {
+			for i, x := range inferencetest.Trials() {
 				m := aligned(x.Bytes())
 				call, err := x.Call(m, c.Rank(), uint64(i))
 				if err != nil {

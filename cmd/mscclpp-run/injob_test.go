@@ -18,6 +18,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/plot/plottest"
 	"github.com/mscclpp-go/mscclpp/bench/report"
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
+	"github.com/mscclpp-go/mscclpp/inference/inferencetest"
 )
 
 // installed is the launcher with the shm plugin, as they lie after an installation.
@@ -141,6 +142,10 @@ func TestVerbsInAJob(t *testing.T) {
 		lines := strings.Split(strings.TrimSpace(stdout), "\n")
 		if last := lines[len(lines)-1]; code != 0 || last != "10 passed, 0 failed" {
 			t.Errorf("exit code %d:\n%s", code, stdout)
+		}
+		stdout, _, code = i.run(t, "-n", "3", "check")
+		if want := fmt.Sprintf("%d passed, 0 failed\n", len(cases)+len(inferencetest.Trials())); code != 0 || !strings.HasSuffix(stdout, want) {
+			t.Errorf("exit code %d: expected %q:\n%s", code, want, stdout)
 		}
 	})
 }

@@ -36,6 +36,25 @@ func (t Trial) String() string {
 		t.Norm, t.Quantization, t.Shots, t.Type, t.Tokens, t.Hidden, t.Bias, !t.NoResidual, t.InPlace)
 }
 
+// Trials are calls of all types, norms and quantizations, of odd sizes.
+func Trials() (list []Trial) {
+	sizes := [][2]int{{1, 8}, {3, 24}, {5, 1032}, {7, 2048}, {2, 8200}, {33, 136}}
+	i := 0
+	for _, typ := range inference.Types() {
+		for norm := range inference.Norm(2) {
+			for q := range inference.Quantization(5) {
+				for _, shots := range []inference.Shots{inference.OneShot, inference.TwoShot, inference.Automatic} {
+					s := sizes[i%len(sizes)]
+					list = append(list, Trial{Norm: norm, Quantization: q, Shots: shots, Type: typ, Tokens: s[0], Hidden: s[1],
+						Bias: i%2 == 0, NoResidual: i%5 == 4, InPlace: q == inference.NotQuantized && i/2%2 == 0})
+					i++
+				}
+			}
+		}
+	}
+	return list
+}
+
 const epsilon = 1e-5
 
 // places are where the buffers of a trial begin.

@@ -106,6 +106,15 @@ func (f *checkFlags) verify(ctx context.Context, env *verb.Env, g *group, cases 
 			fmt.Fprintf(env.Stdout, "FAIL %s\n     alone: mscclpp-run -n %d check --case '%s'\n", why, g.Size(), c)
 		},
 	})
+	if err == nil && len(f.parsed) == 0 && f.most == 0 {
+		line.Show("operators for inference")
+		var right, wrong int
+		right, wrong, err = operators(ctx, g, func(why string) {
+			line.Clear()
+			fmt.Fprintf(env.Stdout, "FAIL rank %d: %s\n", g.Rank(), why)
+		})
+		passed, failed = passed+right, failed+wrong
+	}
 	line.Clear()
 	if g.Rank() == 0 {
 		err = verdict(env.Stdout, passed, failed, err)

@@ -1,0 +1,113 @@
+package measure
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/bench"
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/inference"
+	"github.com/mscclpp-go/mscclpp/inference/inferencetest"
+)
+
+// operators checks those for inference against float64, and returns how many calls were right and wrong. Where ranks do not share
+// memory, or have no kernels for them, there is nothing to check.
+func operators(ctx context.Context, g *group, failed func(why string)) (right, wrong int, err error) {
+	w, err := inference.New(ctx, g.job.World, inference.Options{})
+	if errors.Is(err, framework.ErrUnavailable) || errors.Is(err, framework.ErrUnsupported) {
+		g.job.World.Log().Info("operators for inference are not checked", "because", err)
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	bytes := 0
+	for _, t := range inferencetest.Trials() {
+		bytes = max(bytes, t.Bytes())
+	}
+	m, err := g.Alloc(int64(bytes), false)
+	if err != nil {
+		return 0, 0, errors.Join(err, w.Close())
+	}
+	for i, t := range inferencetest.Trials() {
+		sum, why, err := g.operate(w, t, viewed{m}, uint64(i))
+		if err != nil {
+			return right, wrong, err
+		}
+		ok, err := g.agreed(ctx, sum, why)
+		if err != nil {
+			return right, wrong, err
+		}
+		if ok {
+			right++
+			continue
+		}
+		wrong++
+		if why != nil {
+			failed(why.Error())
+		}
+	}
+	return right, wrong, w.Close()
+}
+
+// operate makes the call of a trial; why says that its result is wrong.
+func (g *group) operate(w *inference.Workspace, t inferencetest.Trial, m viewed, seed uint64) (sum uint64, why, err error) {
+	call, err := t.Call(m, g.Rank(), seed)
+	if err != nil {
+		return 0, nil, err
+	}
+	if g.queue != nil {
+		call.Stream = g.queue.stream
+	}
+	if err := w.AllReduceNorm(call); err != nil {
+		return 0, nil, fmt.Errorf("%v: %w", t, err)
+	}
+	if g.queue != nil {
+		if err := g.queue.Finish(); err != nil {
+			return 0, nil, fmt.Errorf("%v: %w", t, err)
+		}
+	}
+	sum, why = t.Check(m, g.Size(), seed)
+	return sum, why, nil
+}
+
+// agreed reports whether the result is right on all ranks, and the same.
+func (g *group) agreed(ctx context.Context, sum uint64, why error) (bool, error) {
+	mine := binary.LittleEndian.AppendUint64(nil, sum)
+	if why != nil {
+		mine = nil
+	}
+	all, err := g.AllGather(ctx, mine)
+	for _, theirs := range all {
+		if len(theirs) == 0 || string(theirs) != string(all[0]) {
+			return false, err
+		}
+	}
+	return err == nil, err
+}
+
+// viewed is memory of a benchmark as trials take it.
+type viewed struct{ bench.Memory }
+
+func (v viewed) Pointer(at int) unsafe.Pointer { return unsafe.Add(v.Addr, at) }
+
+func (v viewed) Write(p []byte, at int) error {
+	copy(v.View[at:], p)
+	if v.Push == nil {
+		return nil
+	}
+	return v.Push(at, at+len(p))
+}
+
+func (v viewed) Read(p []byte, at int) error {
+	if v.Pull != nil {
+		if err := v.Pull(at, at+len(p)); err != nil {
+			return err
+		}
+	}
+	copy(p, v.View[at:])
+	return nil
+}
