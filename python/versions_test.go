@@ -33,6 +33,9 @@ def f(x):
 			if text, err := run(t, p, 0, nil, "tests/versions.py"); err != nil || !strings.HasSuffix(text, " files are right\n") {
 				t.Errorf("%v\n%s", err, text)
 			}
+			if text, err := run(t, p, 0, []string{"PYTHONPATH=../python" + string(filepath.ListSeparator) + "tests"}, "tests/importing.py"); err != nil {
+				t.Errorf("%v\n%s", err, text)
+			}
 		})
 	}
 	text, err := run(t, last, 0, nil, "tests/versions.py", wrong)

@@ -43,24 +43,24 @@ class MemoryChannel(_PeerChannel):
         """Wait for a signal of the peer."""
         self._order("wait", tb, data_sync, relaxed)
 
-    def get(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int = None, tb_group: ThreadBlockGroup = None):
+    def get(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None):
         """Copy a chunk of the peer to one of this rank."""
         self._move("get", dst_chunk, src_chunk, tb, tb_group)
 
-    def put(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int = None, tb_group: ThreadBlockGroup = None):
+    def put(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None):
         """Copy a chunk of this rank to one of the peer."""
         self._move("put", dst_chunk, src_chunk, tb, tb_group)
 
-    def read_put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int = None, tb_group: ThreadBlockGroup = None):
+    def read_put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None):
         """Wait for packets in scratch, and write them to scratch of the peer."""
         self._move("read_put_packets", dst_chunk, src_chunk, tb, tb_group)
 
-    def put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int = None, tb_group: ThreadBlockGroup = None):
+    def put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None):
         """Write a chunk as packets to scratch of the peer."""
         self._move("put_packets", dst_chunk, src_chunk, tb, tb_group)
 
-    def reduce(self, local_src_chunk: Chunk, remote_src_chunks: List[Chunk], tb: int = None, tb_group: ThreadBlockGroup = None,
-               local_dst_chunk: Chunk = None, reduce_op: ReduceOperationType = ReduceOperationType.sum):
+    def reduce(self, local_src_chunk: Chunk, remote_src_chunks: List[Chunk], tb: int | None = None, tb_group: ThreadBlockGroup | None = None,
+               local_dst_chunk: Chunk | None = None, reduce_op: ReduceOperationType = ReduceOperationType.sum):
         """Reduce a chunk with chunks of the peer, to local_dst_chunk or the chunk itself."""
         program = get_program()
         program.compiler(
@@ -102,7 +102,7 @@ class PortChannel(_PeerChannel):
         """Request a transfer of packets in scratch."""
         self._move("put_packets", dst_chunk, src_chunk, tb)
 
-    def read_put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int = None, tb_group: ThreadBlockGroup = None):
+    def read_put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None):
         """Wait for packets in scratch, and request their transfer."""
         self._move("read_put_packets", dst_chunk, src_chunk, tb, tb_group)
 

@@ -38,7 +38,7 @@ class CollectiveProgram:
         self.gpus: List[Gpu] = [
             Gpu(rank, self.buffers[rank][BufferType.input].size, self.buffers[rank][BufferType.output].size) for rank in range(num_ranks)]
         self.loop_context = None
-        self._groups = {}
+        self._groups: dict = {}
         self.compiler = _Compiler()
         self.compiler(
             "program", name=name, num_ranks=num_ranks, instances=instances, protocol=protocol, instr_fusion=instr_fusion, auto_sync=auto_sync,

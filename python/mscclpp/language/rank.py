@@ -31,20 +31,20 @@ class Rank:
         program = get_program()
         program.compiler(call, rank=self.rank, dst=_chunk(dst_chunk), src=_chunk(src_chunk), tb=tb, tb_group=program.group(tb_group))
 
-    def copy(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int = None, tb_group: ThreadBlockGroup = None):
+    def copy(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None):
         """Copy a chunk of the rank to another one."""
         self._copy("copy", dst_chunk, src_chunk, tb, tb_group)
 
-    def unpack_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int = None, tb_group: ThreadBlockGroup = None):
+    def unpack_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None):
         """Wait for packets in scratch, and copy their data."""
         self._copy("unpack_packets", dst_chunk, src_chunk, tb, tb_group)
 
-    def copy_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int = None, tb_group: ThreadBlockGroup = None):
+    def copy_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None):
         """Make packets in scratch."""
         self._copy("copy_packets", dst_chunk, src_chunk, tb, tb_group)
 
-    def reduce(self, src_chunk: Chunk, other_chunks: List[Chunk], tb: int = None, tb_group: ThreadBlockGroup = None,
-               dst_chunk: Chunk = None, reduce_op: ReduceOperationType = ReduceOperationType.sum, packet: bool = False):
+    def reduce(self, src_chunk: Chunk, other_chunks: List[Chunk], tb: int | None = None, tb_group: ThreadBlockGroup | None = None,
+               dst_chunk: Chunk | None = None, reduce_op: ReduceOperationType = ReduceOperationType.sum, packet: bool = False):
         """Reduce a chunk with others, which with packet are packets in scratch, to dst_chunk or the chunk itself."""
         program = get_program()
         program.compiler(
