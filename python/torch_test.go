@@ -54,6 +54,11 @@ func TestTorchFailures(t *testing.T) {
 	})
 }
 
+// Operations are performed once and in order, by whichever thread comes first.
+func TestTorchWorkers(t *testing.T) {
+	done(t, newest(t, "torch 2.11", hasTorch), 1, "-W", "ignore", "tests/torch_workers.py")
+}
+
 // Ctrl-C ends a call of a process group within a second.
 func TestTorchKeyboardInterrupt(t *testing.T) {
 	p, root := newest(t, "torch 2.11", hasTorch), tree(t)

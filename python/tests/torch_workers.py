@@ -1,0 +1,99 @@
+"""Who performs the operations of a process group: its threads, or those that wait for them. No rank is needed."""
+
+import sys
+import threading
+import time
+
+import mscclpp.torch  # noqa: F401 - torch is imported as the package does
+from mscclpp._torch_work import Work, Worker
+
+LONG = 100.0  # seconds, in which a loaded machine does anything here
+
+
+class Group:
+    _limit = LONG
+
+
+worker, group, order = Worker("under test"), Group(), []
+
+
+def job(number, wait=None):
+    """Return a work that notes its number and its thread, once it is put."""
+    work, ran = Work(group, [number]), threading.Event()
+
+    def run():
+        if wait is not None:
+            wait.wait(LONG)
+        order.append((number, threading.get_ident()))
+        ran.set()
+    worker.put(run, work)
+    return work, ran
+
+
+# Who waits does what the thread has not begun, in order, and wakes the thread for what comes behind.
+me = threading.get_ident()
+for i in range(50):
+    worker._turn.acquire()  # as another one that performs a job: the thread passes
+    first, second, third = job(1), job(2), job(3)
+    until = time.monotonic() + LONG
+    while not worker._wake.empty() and time.monotonic() < until:  # the thread has seen that it is not its turn
+        time.sleep(0.0001)
+    worker._turn.release()
+    second[0].wait()
+    assert first[0].is_completed() and second[0].is_completed()
+    assert third[1].wait(LONG), "the job behind was forgotten"
+    third[0].wait()
+    assert worker.idle and [n for n, _ in order] == [1, 2, 3], order
+    order.clear()
+
+# What the thread performs it ends, and a time limit leaves a job to it.
+gate = threading.Event()
+begun, behind = job(1, gate), job(2)
+threading.Timer(0.01, gate.set).start()
+behind[0].wait(timeout=LONG)
+assert [n for n, _ in order] == [1, 2] and me not in [t for _, t in order[1:]], order
+begun[0].wait()
+
+# An error is raised to who waits, and the next job is performed.
+failing = Work(group, [])
+worker.put(lambda: 1 // 0, failing)
+try:
+    failing.wait()
+except ZeroDivisionError:
+    pass
+else:
+    sys.exit("nothing was raised")
+assert isinstance(failing.exception(), ZeroDivisionError) and not failing.is_success()
+job(4)[0].wait()
+
+# A callback may wait for what was put behind.
+worker._turn.acquire()
+first, then = job(5), job(6)
+seen = first[0].get_future().then(lambda f: then[0].wait())
+worker._turn.release()
+first[0].wait()
+assert seen.wait() is True
+
+# Many threads put and wait; each job is performed once.
+order.clear()
+
+
+def hurry(base):
+    for i in range(200):
+        work, _ = job(base + i)
+        if i % 3:
+            work.wait()
+        assert i % 3 == 0 or work.is_completed()
+
+
+threads = [threading.Thread(target=hurry, args=(1000 * t,)) for t in range(4)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+worker.stop()
+worker.join(LONG)
+numbers = [n for n, _ in order]
+assert sorted(numbers) == sorted(1000 * t + i for t in range(4) for i in range(200)), len(numbers)
+assert all([n for n in numbers if n // 1000 == t] == sorted(n for n in numbers if n // 1000 == t) for t in range(4))
+print("rank 0 is done")
