@@ -1,8 +1,10 @@
 #!/bin/bash
 # The wheel that pip builds of this tree works in an empty virtual environment, without a compiler, a network, or the tree. Its
 # tag says which glibc it needs, which is 2.28 where zig can be had. WHEEL_PYTHON is the Python; status 0 and a line on stderr where there is none.
+# The same wheel is then installed for each other Python, one of a version, that is in PATH or that pyenv has.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+tree=$PWD
 python=${WHEEL_PYTHON:-python3}
 if ! "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
 	echo "wheel-test: NOT run: no Python from 3.10 on with venv and ensurepip in PATH" >&2
@@ -52,3 +54,17 @@ print(mscclpp.library_version())
 END
 "${pip[@]}" uninstall -y mscclpp
 [ -z "$(find "$tmp/venv" -name '*mscclpp*')" ]
+version() { "$1" -c 'import sys, venv, ensurepip; print("%d.%d" % sys.version_info[:2]) if sys.version_info >= (3, 10) else sys.exit(1)' 2>/dev/null; }
+seen=" $(version venv/bin/python) "
+for other in python3.{10..14} "$HOME"/.pyenv/versions/3.1*/bin/python3; do
+	name=$(version "$other") || continue
+	case $seen in *" $name "*) continue ;; esac
+	seen+="$name "
+	rm -rf venv
+	"$other" -m venv venv
+	"${pip[@]}" install --no-index --no-deps "${wheels[0]}"
+	run python -W error -m mscclpp -n 2 -- python -W error allreduce.py >out
+	[ "$(grep -c 'of 2: 1000 sums are right' out)" = 2 ]
+done
+echo "wheel-test: the wheel works on Python$seen"
+"$tree/scripts/wheel-314.sh"
