@@ -1,4 +1,4 @@
-"""Who performs the operations of a process group: its threads, or those that wait for them. No rank is needed."""
+"""Operations of a process group are performed by its threads, or by those that wait for them. No rank is needed."""
 
 import sys
 import threading
@@ -30,7 +30,7 @@ def job(number, wait=None):
     return work, ran
 
 
-# Who waits does what the thread has not begun, in order, and wakes the thread for what comes behind.
+# A thread that waits performs jobs that have not begun, in order, and wakes the worker for those behind.
 me = threading.get_ident()
 for i in range(50):
     worker._turn.acquire()  # as another one that performs a job: the thread passes
@@ -46,7 +46,7 @@ for i in range(50):
     assert worker.idle and [n for n, _ in order] == [1, 2, 3], order
     order.clear()
 
-# What the thread performs it ends, and a time limit leaves a job to it.
+# The worker ends the job that it has begun, and a time limit leaves a job to it.
 gate = threading.Event()
 begun, behind = job(1, gate), job(2)
 threading.Timer(0.01, gate.set).start()
