@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -101,12 +102,20 @@ func TestEntriesThatCompareSignatures(t *testing.T) {
 	}
 }
 
-// More ranks: 4 on one schedule each, or 2, 4 and 8 on many. Of the latter INTERPRET_ROWS names a file that gets a row for
+// More ranks: 4 on one schedule each, or 2, 4 and 8, or INTERPRET_RANKS, on many. Of the latter INTERPRET_ROWS names a file that gets a row for
 // each that has passed; a run that is started again goes on behind it.
 func TestMoreRanks(t *testing.T) {
 	ranks, schedules := []int{4}, uint64(1)
 	if os.Getenv("INTERPRET") == "full" {
 		ranks, schedules = []int{2, 4, 8}, 100
+		if list := strings.Fields(os.Getenv("INTERPRET_RANKS")); len(list) > 0 {
+			ranks = nil
+			for _, word := range list {
+				n, err := strconv.Atoi(word)
+				must(t, "INTERPRET_RANKS", err)
+				ranks = append(ranks, n)
+			}
+		}
 	}
 	rows := openRows(t, os.Getenv("INTERPRET_ROWS"))
 	s := start(t)
