@@ -22,17 +22,21 @@ func broken(t *testing.T, n int, f func(ctx context.Context, c *comm.Communicato
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	errs := make([]error, n)
-	var ranks sync.WaitGroup
+	var ranks, ready sync.WaitGroup // a failure of one rank comes after all have a workspace, and each knows so
+	ready.Add(n)
 	for r, boot := range bootstrap.InProcess(n) {
 		ranks.Go(func() {
 			defer boot.Close()
 			c, closeAll, err := open(ctx, boot, comm.Options{})
 			if err != nil {
+				ready.Done()
 				t.Errorf("rank %d: %v", r, err)
 				return
 			}
 			w, err := inference.New(ctx, c, inference.Options{Scratch: 1 << 20})
-			if err = errors.Join(err, c.Barrier(ctx)); err != nil { // a failure of one comes after all have a workspace
+			ready.Done()
+			ready.Wait()
+			if err != nil {
 				t.Errorf("rank %d: %v", r, err)
 			} else {
 				errs[r] = f(ctx, c, w)

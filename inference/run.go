@@ -10,8 +10,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// oneShotMost is the size of inputs, times ranks, up to which every rank sends its input to all others.
-const oneShotMost = 1 << 20
+// oneShotMost is the size of inputs, times ranks, up to which every rank sends its input to all others. Two ranks send as many
+// bytes either way, but read fewer in two-shot: from pairLeast bytes that is faster.
+const oneShotMost, pairLeast = 1 << 20, 2 << 20
 
 // AllReduceNorm adds up the inputs of all ranks and the residual, and normalizes the rows of that; the results are the same on
 // all ranks, bit for bit. All ranks call it in the same order. On the host it returns when this rank is done; on a GPU
@@ -35,7 +36,7 @@ func (w *Workspace) AllReduceNorm(c *NormCall) error {
 		return err
 	}
 	row := uint64(c.Hidden) * uint64(c.Type.Size())
-	two := w.twoShot(c, row)
+	two := inTwoShots(w.comm.Size(), uint64(c.Tokens)*row, c.Shots)
 	most, err := w.rows(row, two)
 	if err != nil {
 		return err
@@ -57,13 +58,17 @@ func (w *Workspace) AllReduceNorm(c *NormCall) error {
 	return nil
 }
 
-// twoShot reports whether rows are added up by one rank each. Two ranks send as many bytes either way.
-func (w *Workspace) twoShot(c *NormCall, row uint64) bool {
-	n := w.comm.Size()
-	if n <= 2 || c.Shots != Automatic {
-		return n > 1 && c.Shots == TwoShot
+// inTwoShots reports whether rows of so many bytes, of each of n ranks, are added up by one rank each.
+func inTwoShots(n int, bytes uint64, wanted Shots) bool {
+	switch {
+	case n == 1:
+		return false
+	case wanted != Automatic:
+		return wanted == TwoShot
+	case n == 2:
+		return bytes >= pairLeast
 	}
-	return uint64(c.Tokens)*row*uint64(n) > oneShotMost
+	return bytes*uint64(n) > oneShotMost
 }
 
 // rows are how many fit into a half of the scratch memory.
