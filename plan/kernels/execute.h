@@ -236,10 +236,14 @@ MSCCLPP_DEVICE Room* furnish(Machine& m) {
   for (uint32_t i = m.tid; i < b.count; i += m.nthreads) {
     const Op& o = a.ops[b.first + i];
     Op& here = room->ops[i];
+#if MSCCLPP_TARGET_CUDA
+    __builtin_memcpy(&here, &o, sizeof(Op));  // store16 is for memory of the device alone
+#else
     MSCCLPP_UNROLL
     for (uint32_t k = 0; k < sizeof(Op) / sizeof(Vec16); ++k) {  // as words: compilers copy it in 16 bits
       mscclpp::store16(reinterpret_cast<Vec16*>(&here) + k, mscclpp::load16(reinterpret_cast<const Vec16*>(&o) + k));
     }
+#endif
     const uint32_t count = uint32_t(o.sources) + o.destinations, first = o.operands - b.operands;
     const bool fixed = !Machine::changes(o), by_source = o.kind == kForward || o.kind == kAwait;
     if (count != 0) {
