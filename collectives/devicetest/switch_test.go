@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -55,8 +56,40 @@ func interpreted(t *testing.T, env ...string) (inside bool) {
 	return false
 }
 
-// The switch sums the types and operations that it has, in the committed PTX.
-func TestSwitchSums(t *testing.T) {
+// overSwitch lists calls by kernels over a window, for all types and operations that each has.
+func overSwitch() (list []trial) {
+	count := 0
+	add := func(k collectives.Collective, algorithm string, typ kernel.DataType, op kernel.Op) {
+		count++
+		x := trial{Kind: k, Algorithm: algorithm, Count: []int{1, 257, 4096}[count%3], Type: typ, Op: op, Graph: count%5 == 0}
+		list = append(list, x)
+	}
+	integers := []kernel.DataType{kernel.Int32, kernel.Uint32, kernel.Int64, kernel.Uint64}
+	halves := []kernel.DataType{kernel.Float16, kernel.BFloat16}
+	for _, typ := range slices.Concat(integers, halves, []kernel.DataType{kernel.Float32, kernel.Float64}) {
+		for _, op := range []kernel.Op{kernel.Sum, kernel.Avg} {
+			add(collectives.AllReduce, "switch", typ, op)
+			add(collectives.ReduceScatter, "switch", typ, op)
+		}
+		for _, op := range []kernel.Op{kernel.Sum, kernel.Prod, kernel.Max} {
+			add(collectives.AllReduce, "switch_packets", typ, op)
+		}
+	}
+	for _, typ := range slices.Concat(integers, halves) {
+		add(collectives.AllReduce, "switch_minmax", typ, kernel.Min)
+		add(collectives.AllReduce, "switch_minmax", typ, kernel.Max)
+	}
+	for _, typ := range []kernel.DataType{kernel.Uint8, kernel.Float16, kernel.Float64} {
+		for range 3 { // of each length
+			add(collectives.AllGather, "switch", typ, kernel.Sum)
+			add(collectives.Broadcast, "switch", typ, kernel.Sum)
+		}
+	}
+	return list
+}
+
+// Kernels over the window of a switch serve the types and operations that they have, in the committed PTX.
+func TestSwitch(t *testing.T) {
 	if !interpreted(t) {
 		return
 	}
@@ -66,20 +99,17 @@ func TestSwitchSums(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		i := 0
-		for _, typ := range []kernel.DataType{kernel.Float32, kernel.Float16, kernel.BFloat16, kernel.Int32} {
-			for _, op := range []kernel.Op{kernel.Sum, kernel.Avg} {
-				for _, count := range []int{1, 257, 4096} {
-					i++
-					x := trial{Kind: collectives.AllReduce, Algorithm: "switch", Count: count, Type: typ, Op: op, Graph: i > 1 && i%3 == 0}
-					took, err := attempt(r, r.rig(ctx, m.Addr(), half), x, uint64(i))
-					if !took || err != nil {
-						return fmt.Errorf("%v: served %v: %w", x, took, err)
-					}
-				}
+		for i, x := range overSwitch() {
+			x.Graph = x.Graph && i > 0 // the first call opens the window
+			took, err := attempt(r, r.rig(ctx, m.Addr(), half), x, uint64(i))
+			if !took || err != nil {
+				return fmt.Errorf("%v: served %v: %w", x, took, err)
 			}
 		}
-		return nil
+		if err := r.Barrier(&collectives.CallOptions{Algorithm: "switch", Stream: r.stream}); err != nil {
+			return err
+		}
+		return r.settle(ctx)
 	})
 }
 

@@ -17,7 +17,7 @@ import (
 	deviceimage "github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
-const most = 8<<20 + 256<<10 // bytes of all files: they are in version control and in programs
+const most = 8<<20 + 768<<10 // bytes of all files: they are in version control and in programs
 
 var (
 	archs = []string{"sm_80", "sm_90", "gfx90a", "gfx942"}
@@ -25,6 +25,8 @@ var (
 	rare  = []string{"i8", "u32", "i64", "u64", "e5m2", "e4m3b15"} // have few kernels, and none for AMD
 	// Types that multicast memory of NVIDIA's sm_90 cannot sum.
 	unswitched = []string{"f64", "u8", "e4m3"}
+	// Types that kernels over a window have, in images of their own.
+	switched = []string{"f32", "f16", "bf16", "f64", "i32", "u32", "i64", "u64"}
 )
 
 func open(t *testing.T) *deviceimage.Set {
@@ -41,6 +43,9 @@ var parts = map[string][]string{
 	"reduce_family.h": {"allreduce", "sums", "reducescatter", "rooted"},
 	"move_family.h":   {"allgather", "alltoall", "broadcast", "transfers", "signals"},
 }
+
+// overWindows are the families of kernels over the window of a switch, which is on sm_90.
+var overWindows = map[string]string{"switch": "switch_family.h", "switchmove": "switch_move_family.h"}
 
 // expected lists the images that there have to be.
 func expected() []string {
@@ -61,6 +66,10 @@ func expected() []string {
 				want = append(want, family+"-"+typ+"-"+arch)
 			}
 		}
+	}
+	want = append(want, "switchmove-sm_90")
+	for _, typ := range switched {
+		want = append(want, "switch-"+typ+"-sm_90")
 	}
 	slices.Sort(want)
 	return want
@@ -115,12 +124,18 @@ func TestSymbols(t *testing.T) {
 		}
 		slices.Sort(sources[all])
 	}
+	for family, header := range overWindows {
+		sources[family] = kernelsOverWindows(t, header)
+	}
 	for _, info := range set.Infos() {
 		want := slices.Clone(sources[info.Family])
-		if slices.Contains(rare, info.Type) {
+		if info.Family == "switch" && (info.Type == "f32" || info.Type == "f64") { // the switch has no minimum of them
+			want = slices.DeleteFunc(want, func(s string) bool { return strings.HasSuffix(s, "_minmax") })
+		}
+		if slices.Contains(rare, info.Type) && overWindows[info.Family] == "" {
 			want = slices.DeleteFunc(want, func(s string) bool { return !slices.Contains(few, s) })
 		}
-		if info.Arch == "sm_90" && slices.Contains(unswitched, info.Type) {
+		if info.Arch == "sm_90" && slices.Contains(unswitched, info.Type) && overWindows[info.Family] == "" {
 			want = slices.DeleteFunc(want, func(s string) bool { return s == "mscclpp_allreduce_switch" })
 		}
 		if strings.HasPrefix(info.Arch, "gfx") && info.Family == "reduce" { // they spill there, or nobody has measured them
@@ -195,6 +210,20 @@ func kernels(t *testing.T, header, part string) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// kernelsOverWindows lists what a family over windows defines.
+func kernelsOverWindows(t *testing.T, header string) (out []string) {
+	t.Helper()
+	text, err := os.ReadFile("../kernels/" + header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range kernelMacro.FindAllSubmatch(text, -1) {
+		out = append(out, string(m[1]))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // Nothing stands outside of the parts but what is for CPUs alone.

@@ -27,6 +27,7 @@ const (
 	atWindow    = 1 << 45
 	windowHalf  = 4096
 	windowBytes = 2 * windowHalf
+	packetBytes = 4096 // of the window, behind the data
 )
 
 // shape is how a case is executed.
@@ -74,7 +75,7 @@ func newJob(t testing.TB, s *interpret.Session, x shape, in, out uint64) *job {
 			bytes uint64
 		}{
 			{"scratch", atScratch, j.geometry.Total}, {"state", atState, kernelargs.StateBytes}, {"control", atControl, uint64(unsafe.Sizeof(kernel.WaitControl{}))},
-			{"input", atInput, in}, {"output", atOutput, out}, {"source", atSource, in * uint64(x.launches)}, {"result", atResult, out * uint64(x.launches)}, {"spare", atSpare, j.pipeBytes()}, {"copy", atCopy, windowBytes + 128}, {"counter", atCounter, 8},
+			{"input", atInput, in}, {"output", atOutput, out}, {"source", atSource, in * uint64(x.launches)}, {"result", atResult, out * uint64(x.launches)}, {"spare", atSpare, j.pipeBytes()}, {"copy", atCopy, windowBytes + packetBytes + 128}, {"counter", atCounter, 8},
 		} {
 			if m.bytes > 0 {
 				must(t, m.name, s.Memory(r, fmt.Sprintf("%s-of-rank-%d", m.name, r), at(m.base, r), m.bytes))
@@ -86,7 +87,7 @@ func newJob(t testing.TB, s *interpret.Session, x shape, in, out uint64) *job {
 	for r := range copies {
 		copies[r] = at(atCopy, r)
 	}
-	must(t, "window", s.Window("window", atWindow, windowBytes+128, copies))
+	must(t, "window", s.Window("window", atWindow, windowBytes+packetBytes+128, copies))
 	return j
 }
 
@@ -112,7 +113,7 @@ func (j *job) commonOf(rank int) kernelargs.Common {
 
 func (j *job) window(rank int) kernel.SwitchChannelHandle {
 	return kernel.SwitchChannelHandle{
-		Local: uintptr(at(atCopy, rank)), Window: atWindow, Bytes: windowBytes, Flag: windowBytes, Expected: uintptr(at(atCounter, rank)),
+		Local: uintptr(at(atCopy, rank)), Window: atWindow, Bytes: windowBytes, Flag: windowBytes + packetBytes, Expected: uintptr(at(atCounter, rank)),
 		Control: uintptr(at(atControl, rank)), Rank: uint32(rank), Ranks: uint32(j.ranks),
 	}
 }

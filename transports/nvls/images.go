@@ -16,7 +16,10 @@ import (
 const arch = "sm_90"
 
 // Algorithms are those of kernels that need a window.
-var Algorithms = []string{"switch"}
+var Algorithms = []string{"switch", "switch_minmax", "switch_packets"}
+
+// families are those of images whose kernels all do. Another has an older form of one of them.
+var families = []string{"switch", "switchmove"}
 
 // images are the kernels with multicast: families that have one of them, and the actor of tests.
 type images struct {
@@ -49,14 +52,12 @@ func (i *images) add(set *deviceimage.Set, info framework.ImageInfo) {
 	}
 	for _, symbol := range set.Symbols(info.ID) {
 		collective, algorithm, ok := kernellist.Names(symbol)
-		if !ok || !slices.Contains(Algorithms, algorithm) {
+		if !ok || !slices.Contains(families, info.Family) || !slices.Contains(Algorithms, algorithm) {
 			continue
 		}
 		k := kernellist.Collective(info.Family, collective, algorithm, framework.KindSwitch)
 		k.Types, k.MaxThreads, k.MaxRanks = []string{info.Type}, set.MaxThreads(info.ID), maxRanks
-		if k.Ops != nil {
-			k.Ops = []string{"sum", "avg", "premulsum"}
-		}
+		k.Ops = opsOf(collective, algorithm)
 		if info.Type == "" {
 			k.Types = kernellist.Types()
 		}
@@ -79,6 +80,20 @@ func (i *images) add(set *deviceimage.Set, info framework.ImageInfo) {
 			old.MaxThreads = k.MaxThreads
 		}
 	}
+}
+
+// opsOf lists the operations of a kernel. Ranks sum packets, and know every operation; the switch has fewer. It has no minimum
+// and maximum of f32 and f64: their images lack that kernel.
+func opsOf(collective, algorithm string) []string {
+	switch {
+	case collective != "allreduce" && collective != "reducescatter":
+		return nil
+	case algorithm == "switch_packets":
+		return kernellist.Ops()
+	case algorithm == "switch_minmax":
+		return []string{"min", "max"}
+	}
+	return []string{"sum", "avg", "premulsum"}
 }
 
 // Image returns an image's bytes: PTX, which the driver compiles.

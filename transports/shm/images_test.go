@@ -31,7 +31,8 @@ func TestClaimsMatchSources(t *testing.T) {
 		t.Fatalf("%d families in the spec, %d in kernels.go", len(spec.Families), len(families))
 	}
 	entry := regexp.MustCompile(`MSCCLPP_KERNEL\((\w+),`)
-	ofGPUs := regexp.MustCompile(`(?s)#if MSCCLPP_GPU_KERNELS\n.*?#endif`)
+	ofGPUs := regexp.MustCompile(`(?s)#if MSCCLPP_GPU_KERNELS\n.*?#endif|#if MSCCLPP_TARGET_GPU\n.*?#endif  // MSCCLPP_TARGET_GPU`)
+	overWindows := map[string]string{kernellist.Reduce: "switch_family.h", "move": "switch_move_family.h"}
 	for i, f := range spec.Families {
 		if f.Name != families[i].name || (len(f.Types) > 0) != (len(families[i].types) > 1) {
 			t.Errorf("family %s with types %v: expected %+v", f.Name, f.Types, families[i])
@@ -52,6 +53,13 @@ func TestClaimsMatchSources(t *testing.T) {
 		code, err := os.ReadFile(source)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if header := overWindows[f.Name]; header != "" {
+			more, err := os.ReadFile(filepath.Join("..", "..", "collectives", "kernels", header))
+			if err != nil {
+				t.Fatal(err)
+			}
+			code = append(code, more...)
 		}
 		var have, want []string
 		for _, m := range entry.FindAllSubmatch(ofGPUs.ReplaceAll(code, nil), -1) {

@@ -29,7 +29,11 @@ var families = []struct {
 var kernels = sync.OnceValue(func() []framework.KernelInfo {
 	return slices.Concat(
 		list(kernellist.Reduce, "allreduce", "allpair_ll8 allpair_ll16 twophase_ll8 twophase_ll16 allpair_chunk twophase_chunk ring zerocopy pull", framework.KindMemory),
-		list(kernellist.Reduce, "allreduce", "switch", framework.KindSwitch),
+		list(kernellist.Reduce, "allreduce", "switch switch_packets", framework.KindSwitch),
+		list(kernellist.Reduce, "reducescatter", "switch", framework.KindSwitch),
+		list("move", "allgather", "switch", framework.KindSwitch),
+		list("move", "broadcast", "switch", framework.KindSwitch),
+		list("move", "barrier", "switch", framework.KindSwitch),
 		list(kernellist.Reduce, "reducescatter", "ll8 ll16 chunk zerocopy pull", framework.KindMemory),
 		list(kernellist.Reduce, "reduce", "chunk zerocopy", framework.KindMemory),
 		list("move", "allgather", "ll8 ll16 chunk ring zerocopy pull", framework.KindMemory),

@@ -66,7 +66,9 @@ var algorithms = []algorithm{
 	{name: "twophase_ll8", of: ofAllReduce, cost: model.TwiceByManyWords},
 	{name: "twophase_ll16", of: ofAllReduce},
 	{name: "twophase_chunk", of: ofAllReduce, cost: model.Stages},
-	{name: "switch", of: ofAllReduce, cost: model.Switch},
+	{name: "switch", of: kinds(collective.AllReduce, collective.ReduceScatter, collective.AllGather, collective.Broadcast, collective.Barrier), cost: model.Switch},
+	{name: "switch_minmax", of: ofAllReduce}, // by name, or by a table: the rows of the model do not tell operations apart
+	{name: "switch_packets", of: ofAllReduce, cost: model.SwitchPackets},
 	{name: "ring", of: kinds(collective.AllReduce, collective.AllGather)},
 	{name: "oneshot_ll8", of: ofAllReduce, cost: model.OnceByWords},
 	{name: "oneshot_ll128", of: ofAllReduce, cost: model.OnceByLines},

@@ -15,10 +15,11 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// Bytes of the window of the switch algorithm. On a GPU each half costs two barriers, whatever it carries.
+// Bytes of the window of the algorithms over a switch. On a GPU each step costs a barrier, whatever it carries.
 const (
-	windowBytes       = 4 << 20
+	windowBytes       = 5 << 20
 	deviceWindowBytes = 32 << 20
+	windowPackets     = 1 << 20 // of it, behind the data, for packets
 )
 
 // memory is what the kernels of all calls use.
@@ -129,7 +130,9 @@ func (m *memory) openWindow(ctx context.Context, c *comm.Communicator, host bool
 		return handle, err
 	}
 	m.window, m.windowMem = w, x
-	return w.Handle(), nil
+	handle = w.Handle()
+	handle.Bytes -= windowPackets // kernels find packets behind the data
+	return handle, nil
 }
 
 func (m *memory) close(n *notes) error {

@@ -1,3 +1,4 @@
 // All-reduce, reduce-scatter and reduce over memory and switch channels, compiled
 // once for each element type.
 #include "reduce_family.h"
+#include "switch_family.h"

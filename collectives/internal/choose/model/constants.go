@@ -9,7 +9,8 @@ package model
 const (
 	windowBarrier = 2.6
 	windowShare   = 0.95
-	windowHalf    = 16 << 20 // bytes; as the engine makes it
+	windowStep    = (31 << 20) / 3 // bytes; as the engine makes it
+	windowWork    = 2.0            // of packets through it
 )
 
 const launch = 0.40 // an empty kernel, back to back (2-gpus.latency.txt)

@@ -35,9 +35,17 @@ var (
 	Fetch  = &Cost{of: Links.fetch, serves: func(c call) bool { return c.rooted() && c.Ranks == 2 }}
 	Stages = &Cost{of: Links.stages}
 	// Not measured: no run has had a switch.
-	Switch = &Cost{of: Links.window, serves: func(c call) bool { return c.Collective == collective.AllReduce && c.Ranks > 2 }}
+	Switch = &Cost{of: Links.window, serves: func(c call) bool {
+		return c.Ranks > 2 && c.Collective != collective.Reduce && c.Collective != collective.AllToAll
+	}}
+	SwitchPackets = &Cost{of: Links.windowPackets, serves: func(c call) bool {
+		return c.Collective == collective.AllReduce && c.Ranks > 2 && c.Bytes <= mostPackets
+	}}
 	Copies = &Cost{of: Links.copies, serves: call.pushed, worth: copyWorth}
 	Staged = &Cost{of: Links.staged, serves: func(c call) bool {
 		return c.pushed() && (c.Collective == collective.AllReduce || !c.sums())
 	}}
 )
+
+// mostPackets is up to which size the model sends packets through a switch: as far as others do.
+const mostPackets = 32 << 10

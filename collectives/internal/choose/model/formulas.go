@@ -79,14 +79,28 @@ func (l Links) fetch(c call) estimate {
 	return estimate{work: 2*fence + fetchWork, steps: 3, bytes: c.all, rate: l.Load * pullShare * pullAlone, local: 4 * c.all}
 }
 
-// window is a sum by the switch. Each half of the window is copied in, summed by the switch and copied out, one after the
-// other, between barriers of the grid and of all ranks. A link carries each byte once each way, and each rank's share of
-// the sums once more.
+// window is a call through the window of a switch, in steps of a third of it. Behind each step there is a barrier of the grid and of all
+// ranks. A link carries each byte once each way, and of an all-reduce each rank's share of the sums once more. That a rank
+// copies while others still sum is not counted: all its threads do the one and then the other.
 func (l Links) window(c call) estimate {
-	halves := math.Ceil(max(c.all, 1) / windowHalf)
+	steps := math.Ceil(max(c.all, 1) / windowStep)
+	w := estimate{
+		work: (steps + 1) * windowBarrier, steps: steps + 1, bytes: c.all, rate: l.Store * windowShare,
+		local: 2 * c.all, after: 2 * c.all,
+	}
+	if c.Collective == collective.AllReduce {
+		w.bytes += c.share
+		w.after += 2 * c.all // in and out
+	}
+	return w
+}
+
+// windowPackets is all that a rank has in packets, by one store for all peers, and sums by the ranks. A link brings what all of them sent,
+// its own rank included.
+func (l Links) windowPackets(c call) estimate {
+	sent := c.all * float64(c.Ranks) * wordLoad
 	return estimate{
-		work: (2*halves + 1) * windowBarrier, steps: 2*halves + 1, bytes: c.all + c.share, rate: l.Store * windowShare,
-		local: 2 * c.all, after: 4 * c.all,
+		work: windowWork + wordPeer*c.peers, steps: 1, bytes: sent, rate: l.Store * packetShare, local: 2*sent + 2*c.all,
 	}
 }
 

@@ -101,13 +101,16 @@ bool multimem(Modifiers& m, Instruction* out) {
   out->every_copy = true;
   out->space = Space::kGlobal;
   if (!order_of(m, out, loads, !loads) || !m.take("global")) return false;
-  if (!stores && !m.take("add")) return false;
+  const bool least = loads && m.take("min"), most = loads && !least && m.take("max");
+  if (least || most) out->run = least ? multimem_min : multimem_max;
+  else if (!stores && !m.take("add")) return false;
   const bool accumulated = loads && m.take("acc::f32");
   if (!finish(m, out, !(out->kind == Kind::kMultiReduction))) return false;
   const Type t = out->type;
   const bool halves = t == Type::kF16x2 || t == Type::kBf16x2;
-  if (accumulated != (loads && halves)) return false;  // those of this project are
+  if (accumulated != (loads && halves && !least && !most)) return false;  // sums of this project are
   if (out->vector > 1 && t != Type::kF32 && !halves) return false;
+  if (least || most) return halves || ((t == Type::kU32 || t == Type::kS32 || t == Type::kU64 || t == Type::kS64) && out->vector == 1);
   if (loads && t == Type::kS64) return false;
   return t == Type::kU32 || t == Type::kS32 || t == Type::kU64 || t == Type::kF32 || t == Type::kF64 || halves || (stores && (t == Type::kB32 || t == Type::kB64 || t == Type::kS64));
 }

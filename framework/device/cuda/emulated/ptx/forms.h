@@ -27,6 +27,8 @@ void store(Warp& w, const Instruction& i, uint32_t lanes);
 void atomic_add(Warp& w, const Instruction& i, uint32_t lanes);
 void compare_and_swap(Warp& w, const Instruction& i, uint32_t lanes);
 void multimem_load(Warp& w, const Instruction& i, uint32_t lanes);
+void multimem_min(Warp& w, const Instruction& i, uint32_t lanes);
+void multimem_max(Warp& w, const Instruction& i, uint32_t lanes);
 void multimem_store(Warp& w, const Instruction& i, uint32_t lanes);
 void multimem_add(Warp& w, const Instruction& i, uint32_t lanes);
 

@@ -53,6 +53,46 @@ uint64_t sum(Type type, int bytes, const std::vector<char*>& copies, uint64_t of
   return bytes == 8 ? all : all & 0xffffffffull;
 }
 
+// Whether the first of two elements takes the place of the second in a minimum. A NaN does not, and zeros are in the order of their signs.
+bool below(Type type, uint64_t a, uint64_t b) {
+  switch (type) {
+    case Type::kS32: return static_cast<int32_t>(a) < static_cast<int32_t>(b);
+    case Type::kS64: return static_cast<int64_t>(a) < static_cast<int64_t>(b);
+    case Type::kF16x2: case Type::kBf16x2: {
+      const auto of = type == Type::kF16x2 ? half_value : bfloat_value;
+      const double x = of(static_cast<uint32_t>(a)), y = of(static_cast<uint32_t>(b));
+      return x != x ? false : y != y || x < y || (x == y && (a & 0x8000) > (b & 0x8000));
+    }
+    default: return a < b;
+  }
+}
+
+// The minimum or maximum of one element; the width of elements is that of the type, or half a word.
+uint64_t extreme(Type type, bool most, const std::vector<uint64_t>& values, int shift, uint64_t mask) {
+  uint64_t best = values[0] >> shift & mask;
+  const bool floats = type == Type::kF16x2 || type == Type::kBf16x2;
+  for (size_t k = 1; k < values.size(); ++k) {
+    const uint64_t v = values[k] >> shift & mask;
+    bool better = most ? below(type, best, v) : below(type, v, best);
+    if (floats && most) {  // a NaN gives way to the other one here, too
+      const auto of = type == Type::kF16x2 ? half_value : bfloat_value;
+      const double old = of(static_cast<uint32_t>(best)), now = of(static_cast<uint32_t>(v));
+      better = now == now && (old != old || better);
+    }
+    if (better) best = v;
+  }
+  return best;
+}
+
+uint64_t extremes(Type type, bool most, int bytes, const std::vector<char*>& copies, uint64_t offset) {
+  std::vector<uint64_t> values;
+  for (const char* c : copies) values.push_back(word(c + offset, bytes));
+  if (type == Type::kF16x2 || type == Type::kBf16x2) {
+    return extreme(type, most, values, 0, 0xffff) | extreme(type, most, values, 16, 0xffff) << 16;
+  }
+  return extreme(type, most, values, 0, bytes == 8 ? ~0ull : 0xffffffffull);
+}
+
 template <class F>
 void each_access(Warp& w, const Instruction& i, uint32_t lanes, F f) {
   if (const uint32_t bad = undefined(w, i.a) & lanes) w.fail(i, static_cast<uint32_t>(__builtin_ctz(bad)), "the address was never set");
@@ -69,13 +109,24 @@ void each_access(Warp& w, const Instruction& i, uint32_t lanes, F f) {
   });
 }
 
+template <class F>
+void load_reduced(Warp& w, const Instruction& i, uint32_t lanes, F reduced) {
+  each_access(w, i, lanes, [&](uint32_t l, const Region& region, uint64_t offset) {
+    for (int k = 0; k < i.vector; ++k) target(w, i.v[k])[l] = reduced(region.copies, offset + static_cast<uint64_t>(k * i.bytes()));
+  });
+  for (int k = 0; k < i.vector; ++k) define(w, i.v[k], lanes, 0);
+}
+
 }  // namespace
 
 void multimem_load(Warp& w, const Instruction& i, uint32_t lanes) {
-  each_access(w, i, lanes, [&](uint32_t l, const Region& region, uint64_t offset) {
-    for (int k = 0; k < i.vector; ++k) target(w, i.v[k])[l] = sum(i.type, i.bytes(), region.copies, offset + static_cast<uint64_t>(k * i.bytes()));
-  });
-  for (int k = 0; k < i.vector; ++k) define(w, i.v[k], lanes, 0);
+  load_reduced(w, i, lanes, [&](const std::vector<char*>& c, uint64_t at) { return sum(i.type, i.bytes(), c, at); });
+}
+void multimem_min(Warp& w, const Instruction& i, uint32_t lanes) {
+  load_reduced(w, i, lanes, [&](const std::vector<char*>& c, uint64_t at) { return extremes(i.type, false, i.bytes(), c, at); });
+}
+void multimem_max(Warp& w, const Instruction& i, uint32_t lanes) {
+  load_reduced(w, i, lanes, [&](const std::vector<char*>& c, uint64_t at) { return extremes(i.type, true, i.bytes(), c, at); });
 }
 
 void multimem_store(Warp& w, const Instruction& i, uint32_t lanes) {
