@@ -126,7 +126,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"a transport twice": {
 			with(mscclpp.WithSetting("transports", "shm,shm")), framework.ErrInvalid, []string{"shm", "twice"}},
 		"an unknown device": {
-			with(mscclpp.WithDevice("gpu")), framework.ErrInvalid, []string{`"gpu"`, "expected one of cuda, host"}},
+			with(mscclpp.WithDevice("gpu")), framework.ErrInvalid, []string{`"gpu"`, "expected one of cuda, hip, host"}},
 		"a row of the table": {
 			[]mscclpp.Option{mscclpp.WithConfigFile(file(t, "transports: [shm]\nplugins: {embed: [shm]}\ncollectives: {table: [{collective: allredcue, algorithm: ring}]}\n"))},
 			framework.ErrInvalid, []string{"allredcue"}},
