@@ -3,6 +3,7 @@ package collectives_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"testing"
 	"unsafe"
@@ -50,22 +51,26 @@ func TestCallsDoNotAllocate(t *testing.T) {
 // Nor does one between ranks, which compares afterwards the calls that they announced. Both
 // ranks allocate in one heap, so what each call of either allocated would show.
 func TestCallsBetweenRanksDoNotAllocate(t *testing.T) {
-	const calls = 1000
+	const rounds, calls = 5, 200
 	job(t, 2, collectives.Options{}, func(ctx context.Context, c *collectives.Comm) error {
 		b := make([]float32, 1024)
 		p := unsafe.Pointer(unsafe.SliceData(b))
-		var before, after runtime.MemStats
-		for i := range calls + 1 {
-			if i == 1 {
-				runtime.ReadMemStats(&before)
+		least := uint64(math.MaxUint64) // the runtime and what watches over a job allocate now and then: more, the longer a round takes
+		for round := range rounds + 1 {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range calls {
+				if err := c.AllReduce(p, p, 16, kernel.Float32, kernel.Max, nil); err != nil {
+					return err
+				}
 			}
-			if err := c.AllReduce(p, p, 16, kernel.Float32, kernel.Max, nil); err != nil {
-				return err
+			runtime.ReadMemStats(&after)
+			if round > 0 { // the first one prepares
+				least = min(least, after.Mallocs-before.Mallocs)
 			}
 		}
-		runtime.ReadMemStats(&after)
-		if n := after.Mallocs - before.Mallocs; n > calls/4 {
-			return fmt.Errorf("%d allocations in %d calls of each rank, expected none but the runtime's own", n, calls)
+		if least > calls/4 {
+			return fmt.Errorf("%d allocations in %d calls of each rank, expected none but the runtime's own", least, calls)
 		}
 		return nil
 	})

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
@@ -27,7 +28,7 @@ type ranks struct {
 	memory *observe.Memory
 	all    []*observe.Rank
 	boards []*observe.Board
-	now    int64
+	now    atomic.Int64 // of all clocks; samples of ranks read it
 }
 
 func playRanks(t *testing.T, n int) *ranks {
@@ -36,7 +37,8 @@ func playRanks(t *testing.T, n int) *ranks {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &ranks{memory: m, now: 1e9}
+	r := &ranks{memory: m}
+	r.now.Store(1e9)
 	t.Cleanup(func() {
 		for _, x := range r.all {
 			_ = x.Close()
@@ -51,7 +53,7 @@ func playRanks(t *testing.T, n int) *ranks {
 	}
 	for i := range n {
 		x, err := observe.Open(observe.Facts{
-			Job: "a job", Rank: i, Size: n, Local: i, HostID: "h", Getenv: env, Clock: func() int64 { return r.now },
+			Job: "a job", Rank: i, Size: n, Local: i, HostID: "h", Getenv: env, Clock: r.now.Load,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -146,13 +148,13 @@ func TestCallsAreCounted(t *testing.T) {
 		s := serve(t, r, address)
 		for range 10 { // rank 2 begins 5 ms later, and all end 1 ms after that
 			for i, b := range r.boards {
-				at := r.now
 				if i == 2 {
-					at, r.now = at+5e6, r.now+5e6
+					r.now.Add(5e6)
 				}
+				at := r.now.Load()
 				b.Begin(at, collective.AllReduce, 4000, "one_shot")
 			}
-			r.now += 1e6
+			r.now.Add(1e6)
 			for _, b := range r.boards {
 				b.End()
 			}
