@@ -19,7 +19,7 @@ const (
 	LayerNorm             // (x - mean(x)) / sqrt(var(x) + ε) · weight
 )
 
-// Quantization is what the elements of an output are, if not those of the input.
+// Quantization is the format of the elements of an output that has fewer bits than the input.
 type Quantization uint32
 
 // The quantizations: an element is the normalized one, rounded to the type of the input and divided by a scale.
@@ -176,7 +176,7 @@ func touch(a, b *buffer) bool {
 	return x < y+b.bytes && y < x+a.bytes
 }
 
-// signature tells calls apart: launches of all ranks have the same.
+// signature is a hash of the arguments that all ranks must have in common: the kernel compares it.
 func (a *normArgs) signature(t kernel.DataType) uint32 {
 	present := uint32(0)
 	if a.Residual != 0 {

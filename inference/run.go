@@ -41,7 +41,7 @@ func (w *Workspace) AllReduceNorm(c *NormCall) error {
 	if err != nil {
 		return err
 	}
-	k, err := w.code.load(w.comm, c.Type)
+	k, err := w.code.Load(w.comm, c.Type)
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (w *Workspace) shape(c *NormCall, rows uint64) device.Launch {
 	const warp = 32
 	vectors := (c.Hidden*c.Type.Size()/16 + warp - 1) / warp * warp
 	blocks := uint64(max(2, w.comm.Device().Info().SMs)) - 1
-	l.Grid, l.Block = uint32(min(rows, blocks))+1, w.code.threads(vectors)
+	l.Grid, l.Block = uint32(min(rows, blocks))+1, threadsOf(&w.code, vectors)
 	return l
 }
 

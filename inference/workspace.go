@@ -13,6 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/internal/ownkernel"
 )
 
 // Options of a workspace. All ranks pass the same.
@@ -33,7 +34,7 @@ const (
 // are carried out one at a time, in the same order on all ranks. It ends with the communicator.
 type Workspace struct {
 	comm   *comm.Communicator
-	code   code
+	code   ownkernel.Kernel
 	host   bool
 	number uint32 // in reports of waits
 	unlist func()
@@ -61,7 +62,8 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Workspace, erro
 			o.Scratch = scratchHost
 		}
 	}
-	mistake := w.code.find(c)
+	w.code = kernelOfNorms()
+	mistake := w.code.Find(c)
 	if o.Scratch < scratchLeast {
 		mistake = fmt.Errorf("%w: workspace: %d bytes of scratch memory: expected %d or more", framework.ErrInvalid, o.Scratch, scratchLeast)
 	}
@@ -203,5 +205,5 @@ func (w *Workspace) release() error {
 	if w.memory != nil {
 		errs = append(errs, w.memory.Close())
 	}
-	return errors.Join(append(errs, w.code.close())...)
+	return errors.Join(append(errs, w.code.Close())...)
 }

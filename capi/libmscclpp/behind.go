@@ -9,7 +9,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// moment is what free gets of the caller's time, so that memory whose calls have ended is there for the next allocation.
+// moment is how long a caller of free waits at most: memory whose calls have just ended is then free for its next allocation.
 const moment = 10 * time.Millisecond
 
 // behind calls free when the calls have ended that the communicator has on streams: their kernels use what is mapped. It

@@ -6,7 +6,7 @@
   "\"src_buff\":[{\"type\":\"i\",\"index\":0,\"size\":1}],\"dst_buff\":[{\"type\":\"o\",\"index\":0,\"size\":1}]}],\"channels\":[]," \
   "\"remote_buffer_refs\":[]}],\"channels\":[],\"remote_buffers\":[],\"semaphores\":[]}"
 
-/* A plan that is wrong on purpose, so that its results show who has performed a call: each rank gets its own numbers. */
+/* A plan with wrong results on purpose: each rank gets its own numbers back, which shows that the plan has performed the call. */
 static const char own[] =
     "{\"name\":\"own\",\"collective\":\"allreduce\",\"protocol\":\"Simple\",\"inplace\":false,\"reuse_resources\":false,\"gpus\":[" GPU("0") "," GPU("1")
     "],\"num_threads_per_block\":1024,\"use_double_scratch_buffer\":false,\"buffer_alignment\":16,\"min_message_size\":0,"

@@ -142,7 +142,7 @@ func dieOnHIP(pipe string) error {
 	return errors.Join(job.World.Settle(ctx, stream), job.Check())
 }
 
-// A rank that is killed ends the job on AMD's GPUs: the kernel that waits for it leaves, and its rank says who died.
+// A killed rank ends the job on AMD's GPUs: the kernel that waits for it leaves, and the error of the waiting rank names the dead one.
 func TestDeathOnHIP(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

@@ -20,7 +20,7 @@ var turns = shape{ranks: 2, grid: 2, block: 64, launches: 2, bytes: 3000, chunk:
 // plantedIn are the cases that have to report a weakening.
 var plantedIn = []shape{turns, long}
 
-// verdict is what became of a planted weakening.
+// verdict is the outcome of the runs with a planted weakening.
 type verdict int
 
 const (

@@ -12,7 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/inference"
 )
 
-// Memory is what operators can be called with.
+// Memory allocates the buffers with which a test calls operators.
 type Memory interface {
 	Pointer(at int) unsafe.Pointer // a multiple of 16 for every multiple of 16
 	Write(p []byte, at int) error

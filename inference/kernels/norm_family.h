@@ -1,6 +1,6 @@
 // All-reduce, residual and norm of rows: one image for each element type.
 //
-// On a GPU a block has a row at a time, and the last block keeps the books: it tells the other ranks which call this is, and
+// On a GPU a block has a row at a time. The last block has none: it sends the signature of the call to the other ranks, receives theirs, and
 // compares. No other block waits for it, so that the comparison costs no time.
 #ifndef MSCCLPP_INFERENCE_NORM_FAMILY_H_
 #define MSCCLPP_INFERENCE_NORM_FAMILY_H_

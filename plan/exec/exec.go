@@ -68,7 +68,8 @@ func (e *Executor) find() error {
 	if n, most := len(e.tables.blocks), e.comm.Device().Info().SMs; !e.host && most > 0 && n > most {
 		return fmt.Errorf("%w: plan %s has %d thread blocks: expected at most %d, which the device runs at once", framework.ErrUnsupported, e.plan.Name, n, most)
 	}
-	return e.code.find(e.comm)
+	e.code.name()
+	return e.code.Find(e.comm)
 }
 
 // Plan returns the plan.
@@ -139,7 +140,7 @@ func (e *Executor) Execute(c *Call) error {
 	if chunk == 0 {
 		return nil
 	}
-	k, err := e.code.load(e.comm, c.Type)
+	k, err := e.code.Load(e.comm, c.Type)
 	if err != nil {
 		return err
 	}
@@ -286,5 +287,5 @@ func (e *Executor) Close() error {
 		errs = append(errs, e.spare.Close())
 	}
 	errs = append(errs, e.closeKept(), e.order.Close())
-	return errors.Join(append(errs, e.code.close(), e.reach.close())...)
+	return errors.Join(append(errs, e.code.Close(), e.reach.close())...)
 }

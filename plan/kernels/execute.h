@@ -106,13 +106,15 @@ MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
 
 #if MSCCLPP_PLAN_TURNS
 
-// The signature that peers know of, and the number of notices so far, in words that the state of a rank on the host has left.
+// The calls of this rank as its peers know them, in words that the state of a rank on the host has left.
 struct Told {
   uint64_t signature;
-  uint64_t count;
+  uint64_t since;  // the first launch with it
+  uint64_t slot;   // of the notice that says so
 };
 inline Told& told_of(State* s) { return *reinterpret_cast<Told*>(s->pad + 1); }
 static_assert(offsetof(State, pad) % 8 == 4, "the words are aligned");
+static_assert(sizeof(Told) + sizeof(uint32_t) <= sizeof(State{}.pad), "the words have room");
 
 // A rank tells those whose memory is reached which call this is. Without windows a notice holds until the next one: a rank that repeats
 // its calls stores nothing that its peers have in their caches.
@@ -120,10 +122,10 @@ inline void announce(const PlanArgs& a, uint64_t launch) {
   Told& told = told_of(a.state);
   uint64_t slot = launch & 1;
   if (a.windows == nullptr) {
-    if (told.count != 0 && told.signature == a.signature) return;
-    told.signature = a.signature;
-    slot = ++told.count & 1;
+    if (told.since != 0 && told.signature == a.signature) return;
+    slot = (told.slot + 1) & 1;
   }
+  told = Told{a.signature, launch, slot};
   for (uint32_t r = 0; r < a.ranks; ++r) {
     Notice* notice = a.peers[r];
     if (notice == nullptr) continue;
@@ -146,7 +148,8 @@ inline bool resolve(const PlanArgs& a, Slot* slots, uint32_t r, uint64_t launch)
 }
 
 // apart returns 1 + a rank that has begun another call, or 0. Of a rank's notices the last one before the launch counts; with windows
-// each launch has one.
+// each launch has one. Without, a notice older than this rank's own says nothing: its rank may be about to begin this call with a new one. If it goes
+// on as before instead, it finds this rank's notice, which is newer than its own.
 inline uint32_t apart(const PlanArgs& a, uint64_t launch) {
   for (uint32_t r = 0; r < a.ranks; ++r) {
     if (a.peers[r] == nullptr) continue;
@@ -155,7 +158,7 @@ inline uint32_t apart(const PlanArgs& a, uint64_t launch) {
     const bool later = second <= launch && (first > launch || second > first);
     const auto& notice = both[later ? 1 : 0];
     const uint64_t since = later ? second : first;
-    if (since == 0 || since > launch || (a.windows != nullptr && since != launch)) continue;
+    if (since == 0 || since > launch || since < told_of(a.state).since) continue;
     if (load_acquire(&notice.signature) != a.signature && load_acquire(&notice.launch) == since) return r + 1;
   }
   return 0;

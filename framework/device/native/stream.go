@@ -35,7 +35,7 @@ func (d *Streaming) StreamClosed(s device.Stream) bool {
 	return made && serial == uint64(0)
 }
 
-// StreamSerial tells an open stream of NewStream from others of NewStream that had its handle before; 0: it is not one.
+// StreamSerial returns the number of an open stream of NewStream: a later stream with the same handle has another one. 0: NewStream has not made it.
 func (d *Streaming) StreamSerial(s device.Stream) uint64 {
 	v, _ := d.b.streams.Load(s)
 	serial, _ := v.(uint64)

@@ -28,7 +28,7 @@ int main() {
   EXPECT(detail::wait_patient(&control, peer, late, 0));
   EXPECT(left == 0 && control.reported == 0);
 
-  // A long wait tells whom it waits for, each time that it looks; one for nobody, and one within the rank, tells nothing.
+  // A long wait stores the number of the rank that it waits for at each look. A wait for no rank, or for the own one, stores nothing.
   const WaitSite ring{1, 3, kNoRank, 0};
   EXPECT(control.waiting == 0);
   polls = 0;

@@ -102,7 +102,7 @@ const (
 	xgmiLoadShare = 93.0 / 233
 )
 
-// IsAMD tells by a GPU's name who made it.
+// IsAMD reports whether the name of a GPU is one of AMD's.
 func IsAMD(name string) bool { return strings.HasPrefix(name, "AMD ") }
 
 // OverXGMI has AMD's GPUs of a name that have as many links to each peer. Stores to all peers at once go over all of them.
