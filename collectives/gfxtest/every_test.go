@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,8 +62,17 @@ func (r *rank) buffers(ctx context.Context) (*buffers, error) {
 	return &buffers{m, collectivetest.OnHost(r.Comm, b[:bufferBytes], b[bufferBytes:])}, nil
 }
 
-// types are those that there are images for.
-var types = []kernel.DataType{kernel.Float32, kernel.Float16, kernel.BFloat16, kernel.Float64, kernel.Int32, kernel.Uint8, kernel.Float8E4M3}
+// types are those that there are images for: first those with all kernels, then those with few.
+var types = []kernel.DataType{
+	kernel.Float32, kernel.Float16, kernel.BFloat16, kernel.Float64, kernel.Int32, kernel.Uint8, kernel.Float8E4M3,
+	kernel.Int8, kernel.Uint32, kernel.Int64, kernel.Uint64, kernel.Float8E5M2, kernel.Float8E4M3B15,
+}
+
+// common is how many of them have all kernels.
+const common = 7
+
+// few are the algorithms of the other types.
+var few = regexp.MustCompile(`^(oneshot_ll8|direct_ll8|twophase_chunk|chunk|zerocopy)$`)
 
 // counts are small, because lanes take turns; none is a multiple of much.
 var counts = []int{1, 63, 257, 1000, 4097}
@@ -75,6 +85,9 @@ func trials(r *rank) (list []collectivetest.Trial) {
 				continue // kernels on several streams of a rank, which wait for each other
 			}
 			for i, typ := range types {
+				if i >= common && !few.MatchString(name) {
+					continue
+				}
 				x := collectivetest.Trial{
 					Kind: kind, Algorithm: name, Count: counts[len(list)%len(counts)], Type: typ, Op: kernel.Op(len(list) % kernel.Ops),
 					Root: len(list) % r.Size(), InPlace: len(list)%3 == 1, Shift: len(list) / 2 % 3,

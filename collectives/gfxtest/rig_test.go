@@ -3,6 +3,7 @@ package gfxtest
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -68,7 +69,7 @@ func (c carrier) Describe(ctx context.Context) (framework.Description, error) {
 		}
 		k.Types = nil
 		for _, info := range d.Images {
-			if info.Family == k.Family {
+			if info.Family == k.Family && slices.Contains(set.Symbols(info.ID), k.Symbol) {
 				k.Types = append(k.Types, info.Type)
 			}
 		}

@@ -22,7 +22,7 @@ const most = 8<<20 + 768<<10 // bytes of all files: they are in version control 
 var (
 	archs = []string{"sm_80", "sm_90", "gfx90a", "gfx942"}
 	types = []string{"f32", "f16", "bf16", "f64", "i32", "u8", "e4m3"}
-	rare  = []string{"i8", "u32", "i64", "u64", "e5m2", "e4m3b15"} // have few kernels, and none for AMD
+	rare  = []string{"i8", "u32", "i64", "u64", "e5m2", "e4m3b15"} // have few kernels
 	// Types that multicast memory of NVIDIA's sm_90 cannot sum.
 	unswitched = []string{"f64", "u8", "e4m3"}
 	// Types that kernels over a window have, in images of their own.
@@ -51,9 +51,9 @@ var overWindows = map[string]string{"switch": "switch_family.h", "switchmove": "
 func expected() []string {
 	var want []string
 	for _, arch := range archs {
-		typed, untyped, of := []string{"reduce"}, []string{"move"}, types
+		typed, untyped := []string{"reduce"}, []string{"move"}
 		if strings.HasPrefix(arch, "sm_") {
-			typed, untyped, of = parts["reduce_family.h"], parts["move_family.h"], slices.Concat(types, rare)
+			typed, untyped = parts["reduce_family.h"], parts["move_family.h"]
 		}
 		if arch == "sm_80" {
 			untyped = append(slices.Clone(untyped), "exchange") // has arguments of its own
@@ -62,7 +62,7 @@ func expected() []string {
 			want = append(want, family+"-"+arch)
 		}
 		for _, family := range typed {
-			for _, typ := range of {
+			for _, typ := range slices.Concat(types, rare) {
 				want = append(want, family+"-"+typ+"-"+arch)
 			}
 		}

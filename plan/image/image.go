@@ -8,7 +8,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
-//go:embed manifest.json *.gz
+//go:embed manifest.json *.gz *.zst
 var files embed.FS
 
 // Images returns the embedded images.

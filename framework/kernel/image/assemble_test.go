@@ -66,7 +66,7 @@ func (r *assembleRig) image(m *Manifest, family, arch, symbol, used string, chip
 	s := sha256.Sum256(text)
 	img := Image{ID: family + "-" + arch, Family: family, Arch: arch, File: family + "-" + arch + ".ptx.gz", Bytes: uint64(len(text)), SHA256: hex.EncodeToString(s[:]), Symbols: []string{symbol}}
 	m.Images = append(m.Images, img)
-	packed, err := compress(text)
+	packed, err := zip(text)
 	if err != nil {
 		r.t.Fatal(err)
 	}

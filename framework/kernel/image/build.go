@@ -93,7 +93,8 @@ func buildOne(ctx context.Context, s *Spec, u unit, dir string, old *Image, opt 
 		if data, err := load(dir, *old); err == nil && hash(data) == old.SHA256 {
 			same := *old
 			same.Layout = from.layout // an older manifest does not have it
-			return same, nil
+			err = same.rename(dir, img.File, data)
+			return same, err
 		}
 	}
 	data, err := opt.obtain(ctx, c, s, u, &img)
@@ -104,21 +105,36 @@ func buildOne(ctx context.Context, s *Spec, u unit, dir string, old *Image, opt 
 		return Image{}, fmt.Errorf("kernel image %s: %w", img.ID, err)
 	}
 	img.Bytes, img.SHA256 = uint64(len(data)), hash(data)
-	if u.target.compressed() {
-		if data, err = compress(data); err != nil {
-			return Image{}, err
-		}
+	if data, err = pack(img.File, data); err != nil {
+		return Image{}, err
 	}
 	return img, atomicfile.Bytes(filepath.Join(dir, img.File), data)
+}
+
+// rename gives an image the file that it has now, where it was compressed in another way before.
+func (i *Image) rename(dir, file string, data []byte) error {
+	if i.File == file {
+		return nil
+	}
+	data, err := pack(file, data)
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Bytes(filepath.Join(dir, file), data); err != nil {
+		return err
+	}
+	before := filepath.Join(dir, i.File)
+	i.File = file
+	return os.Remove(before)
 }
 
 // load reads an image's bytes, expanded.
 func load(dir string, img Image) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(dir, img.File))
-	if err == nil && filepath.Ext(img.File) == ".gz" {
-		return expand(data)
+	if err != nil {
+		return nil, err
 	}
-	return data, err
+	return unpack(img.File, data)
 }
 
 func (o *Options) complete() error {

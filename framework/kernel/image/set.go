@@ -1,22 +1,16 @@
 package image
 
 import (
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"strconv"
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
-
-// maxImage bounds what a compressed image may expand to.
-const maxImage = 64 << 20
 
 // Set is a folder of images, ready to be read.
 type Set struct {
@@ -88,10 +82,8 @@ func (s *Set) Read(id string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: kernel image %q: %w: build it with mscclpp-kernels (here: make kernels)", framework.ErrUnavailable, id, err)
 	}
-	if strings.HasSuffix(img.File, ".gz") {
-		if data, err = expand(data); err != nil {
-			return nil, fmt.Errorf("%w: kernel image %q: %w", framework.ErrUnavailable, id, err)
-		}
+	if data, err = unpack(img.File, data); err != nil {
+		return nil, fmt.Errorf("%w: kernel image %q: %w", framework.ErrUnavailable, id, err)
 	}
 	if got := hash(data); got != img.SHA256 {
 		return nil, fmt.Errorf("%w: kernel image %q: sha256 %s, the manifest says %s: build it anew", framework.ErrUnavailable, id, got, img.SHA256)
@@ -102,34 +94,4 @@ func (s *Set) Read(id string) ([]byte, error) {
 func hash(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
-}
-
-func compress(data []byte) ([]byte, error) {
-	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(data); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
-}
-
-func expand(data []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		return nil, err
-	}
-	out, err := io.ReadAll(io.LimitReader(r, maxImage+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(out) > maxImage {
-		return nil, fmt.Errorf("expands to more than %d bytes", maxImage)
-	}
-	return out, nil
 }

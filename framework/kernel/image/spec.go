@@ -119,7 +119,7 @@ func (s *Spec) validateOwn() error {
 			return fmt.Errorf("%w: own target %q is there already", framework.ErrInvalid, t.Arch)
 		case t.Compiler == "" || t.Language == "":
 			return fmt.Errorf("%w: own target %q: expected a compiler and a language", framework.ErrInvalid, t.Arch)
-		case !extensionForm().MatchString(t.Extension) || t.Extension == ".gz" || t.Extension == ".json":
+		case !extensionForm().MatchString(t.Extension) || compressed(t.Extension) || t.Extension == ".json":
 			return fmt.Errorf("%w: own target %q: extension %q: expected one such as .so", framework.ErrInvalid, t.Arch, t.Extension)
 		}
 		seen = append(seen, t.Arch)

@@ -119,14 +119,12 @@ func (t Target) extension() string {
 	case PTX:
 		return ".ptx.gz"
 	case HSA:
-		return ".co.gz"
+		return ".co.zst"
 	case Own:
 		return t.own.Extension
 	}
 	return ".so"
 }
-
-func (t Target) compressed() bool { return t.Kind != CPU && t.Kind != Own }
 
 // Flags that change what is computed are the same for all targets: results must not
 // depend on where a kernel runs, so multiplications and additions are not fused.

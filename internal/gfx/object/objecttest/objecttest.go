@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // folders have committed code objects, seen from the root of the tree.
@@ -27,13 +29,13 @@ func Committed(t testing.TB) map[string][]byte {
 // In returns the code objects of a folder of this tree by name.
 func In(t testing.TB, folder string) map[string][]byte {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(root(t), folder, "*-gfx*.co.gz"))
+	names, err := filepath.Glob(filepath.Join(root(t), folder, "*-gfx*.co.*"))
 	if err != nil || len(names) == 0 {
 		t.Fatalf("%s: no code objects: %v", folder, err)
 	}
 	found := map[string][]byte{}
 	for _, name := range names {
-		found[strings.TrimSuffix(filepath.Base(name), ".gz")] = expand(t, name)
+		found[strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))] = expand(t, name)
 	}
 	return found
 }
@@ -56,6 +58,7 @@ func root(t testing.TB) string {
 	}
 }
 
+// expand reads a file that is compressed, in either way.
 func expand(t testing.TB, name string) []byte {
 	t.Helper()
 	f, err := os.Open(name)
@@ -63,11 +66,20 @@ func expand(t testing.TB, name string) []byte {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	z, err := gzip.NewReader(f)
+	var r io.Reader
+	if filepath.Ext(name) == ".zst" {
+		var z *zstd.Decoder
+		if z, err = zstd.NewReader(f, zstd.WithDecoderConcurrency(1)); err == nil {
+			defer z.Close()
+		}
+		r = z
+	} else {
+		r, err = gzip.NewReader(f)
+	}
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	b, err := io.ReadAll(z)
+	b, err := io.ReadAll(r)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
