@@ -26,6 +26,7 @@ import (
 	"github.com/mscclpp-go/mscclpp"
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/sight"
 	"github.com/mscclpp-go/mscclpp/framework/observe"
+	"github.com/mscclpp-go/mscclpp/internal/traces"
 )
 
 // asRank makes the test binary a rank of a job that is observed; its value is what the rank does: "calls=50 late=2 die=1".
@@ -37,17 +38,18 @@ type behavior struct {
 	late  int // sleeps 5 ms before each call
 	dies  int // kills itself before the last call
 	stops int // does not begin the last call until standard input of rank 0 ends
+	slow  int // sends at most 200 kB a second over tcp
 }
 
 func behaviorOf(text string) behavior {
-	b := behavior{late: -1, dies: -1, stops: -1}
+	b := behavior{late: -1, dies: -1, stops: -1, slow: -1}
 	for _, word := range strings.Fields(text) {
 		name, value, _ := strings.Cut(word, "=")
 		n, err := strconv.Atoi(value)
 		if err != nil {
 			panic(err)
 		}
-		*map[string]*int{"calls": &b.calls, "late": &b.late, "die": &b.dies, "stop": &b.stops}[name] = n
+		*map[string]*int{"calls": &b.calls, "late": &b.late, "die": &b.dies, "stop": &b.stops, "slow": &b.slow}[name] = n
 	}
 	return b
 }
@@ -62,6 +64,9 @@ func beRank(text string) int {
 			panic(err)
 		}
 		os.Setenv("MSCCLPP_BOOTSTRAP__HOST_ID", fmt.Sprint("host-", n/2))
+		if n == b.slow {
+			os.Setenv("MSCCLPP_TRANSPORT__TCP__MAX_RATE", "200000")
+		}
 	}
 	job, err := mscclpp.Init(ctx)
 	if err != nil {
@@ -176,7 +181,7 @@ func TestTraceHasAllCalls(t *testing.T) {
 			if code != 0 {
 				t.Fatalf("code %d: %s", code, errs)
 			}
-			trace, err := sight.ReadFile(file)
+			trace, err := traces.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -208,7 +213,7 @@ func TestTraceHasAllCalls(t *testing.T) {
 			if code != 0 || !strings.Contains(out, "everybody waited for rank 2") {
 				t.Errorf("code %d: %s%s: expected rank 2", code, out, errs2)
 			}
-			if !strings.Contains(errs, "report: rank 2 was behind in ") || !strings.Contains(errs, "report: rank 2 came last in ") {
+			if !strings.Contains(errs, "report: rank 2 was behind in ") || !strings.Contains(errs, "report: everybody waited for rank 2: it came last in ") {
 				t.Errorf("%s: expected the report to name rank 2", errs)
 			}
 			perfettoAccepts(t, file)
@@ -382,11 +387,18 @@ func TestMetricsOfARunningJob(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "socket")
-			_, end := started(t, observed(t, "late=1", over, "--metrics", "unix:"+path))
+			args := []string{"--metrics", "unix:" + path}
+			if len(over) > 1 { // else the ranks drive the sockets, and there is no proxy
+				args = append(args, "--set", "transport.tcp.drive=plugin")
+			}
+			_, end := started(t, observed(t, "late=1", over, args...))
 			defer end()
 			wanted := []string{
 				`mscclpp_call_duration_seconds_count{algorithm="`, `mscclpp_wait_seconds_total{peer="1",rank="0"}`,
 				`mscclpp_rank_calls_total{rank="3"}`, `mscclpp_rank_state{rank="2",state="running"} 1`,
+			}
+			if len(over) > 1 {
+				wanted = append(wanted, `mscclpp_proxy_queue_depth_count{rank="0"}`, `mscclpp_proxy_bytes_total{rank="3"}`)
 			}
 			said := ""
 			for patience := patient(t, "numbers are missing"); slices.ContainsFunc(wanted, func(w string) bool { return !strings.Contains(said, w) }); patience() {

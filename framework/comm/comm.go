@@ -87,6 +87,7 @@ func (c *Communicator) start(ctx context.Context) error {
 		Rounds:  c.rounds, HostOf: c.HostOf, Passed: c.opts.passed,
 	}
 	c.ports = porting.New(c.log, c.boot, c.life, c.counters, c.links, c.Abort)
+	c.ports.Flows = c.Observer().Flows(c.opts.Name)
 	c.health.name, c.health.boot, c.health.transports = c.opts.Name, c.boot, c.opts.Transports
 	c.health.life, c.health.counters, c.health.departed = c.life, c.counters, c.ports.Departed
 	c.kernels = kernels{c.opts.Transports, c.dev, c.life}

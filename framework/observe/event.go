@@ -20,8 +20,8 @@ const (
 	Leave                             // the rank leaves
 	Mark                              // of the program: Block is the number of the text
 	Trigger                           // a proxy performs a trigger: a put of Bytes, or a signal; Block is how many were in its queue
-	Posted                            // a proxy has handed work to an adapter or a copy engine
-	Completed                         // that work is complete
+	Posted                            // a proxy has handed request Call, and all before it to Peer, to a network or a copy engine
+	Completed                         // request Call, and all before it to Peer, is done
 	Peer                              // another rank is gone
 )
 

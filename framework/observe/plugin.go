@@ -33,12 +33,14 @@ var ofRank = sync.OnceValue(func() region {
 	return m.region(n)
 })
 
-// Loop is a ring for a loop in C, as mscclpp_observe_ring has it. It is in shared memory, to which C may keep pointers.
+// Loop is a ring for a loop in a plugin. It has Wanted and Write for one in Go, and addresses for one in C, as
+// mscclpp_observe_ring has it. It is in shared memory, to which C may keep pointers.
 type Loop struct {
 	On     unsafe.Pointer
 	Next   unsafe.Pointer
 	Events unsafe.Pointer
 	ring   *ring
+	mu     sync.Mutex // of writers in Go
 }
 
 // ForPlugin gives a loop of a plugin a ring among those of its rank. Nil: there is none.
@@ -53,6 +55,19 @@ func ForPlugin(name string) *Loop {
 	}
 	g := at.ring(i)
 	return &Loop{On: unsafe.Pointer(&at.header().on), Next: unsafe.Pointer(&g.next), Events: unsafe.Pointer(at.record(i, 0)), ring: g}
+}
+
+// Wanted reports whether records are wanted. It costs a load and a branch. The nil Loop wants none.
+func (l *Loop) Wanted() bool { return l != nil && atomic.LoadUint32((*uint32)(l.On)) != 0 }
+
+// Write writes a record with the time of now, where Wanted reports true. Several threads may do so.
+func (l *Loop) Write(e Event, call, bytes uint64, block uint16, peer int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := (*uint64)(l.Next)
+	records := (*[RingRecords]Record)(l.Events)
+	records[*next%RingRecords] = Record{Time: Now(), Call: call, Bytes: bytes, Event: e, Block: block, Peer: int32(peer)}
+	atomic.StoreUint64(next, *next+1)
 }
 
 // Close lets another writer have the ring. The loop has ended.

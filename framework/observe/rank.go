@@ -56,6 +56,8 @@ type Rank struct {
 	stop   chan struct{}
 	group  sync.WaitGroup
 	closed bool
+
+	flowing bool // channels of a communicator write
 }
 
 // Open takes the region that the launcher has made for a rank, or makes one.
@@ -348,7 +350,7 @@ func (r *Rank) Close() error {
 	if atomic.LoadUint32(&h.state) != StateFailed {
 		atomic.StoreUint32(&h.state, StateLeft)
 	}
-	used := slices.ContainsFunc(r.boards[:], func(b *Board) bool { return b != nil })
+	used := r.flowing || slices.ContainsFunc(r.boards[:], func(b *Board) bool { return b != nil })
 	r.mu.Unlock()
 	close(r.stop)
 	r.group.Wait()

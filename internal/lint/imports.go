@@ -74,6 +74,7 @@ var directions = []direction{
 	{of: "internal/setup", may: []string{"framework/", "collectives", "launch", "plugins", "transports", "internal/", "plan/attach", "plan/schema"},
 		why: "it puts jobs together for the libraries of all languages, none of which it knows"},
 	{of: "internal/ownkernel", may: []string{"framework", "framework/comm", "framework/device", "framework/kernel", "framework/kernel/image"}, why: "it loads a kernel, and knows no calls"},
+	{of: "internal/traces", may: []string{"framework/", "internal/"}, why: "it reads what ranks write, and starts none"},
 	{of: "internal/streamorder", may: []string{"framework", "framework/device"}, why: "it orders streams, and knows no calls"},
 	{of: "internal/", may: []string{"internal/"}, why: "small tools know nothing of the rest"},
 	{of: "plan/dsl/session", may: []string{"plan/dsl", "plan/schema"}, why: "messages become calls of the language, and of nothing else"},

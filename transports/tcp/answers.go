@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
 )
 
 // lastWord is how long the end of another stream waits for the first one to tell why.
@@ -182,6 +183,9 @@ func (g *outbound) complete(q pendingFlush) {
 	if q.own {
 		g.settled <- struct{}{}
 	} else {
+		if g.p.records.Wanted() {
+			g.p.records.Write(observe.Completed|observe.Instant, q.position, 0, 0, g.peer)
+		}
 		g.p.ring.Load().Complete(q.word, q.position)
 	}
 }

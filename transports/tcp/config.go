@@ -19,6 +19,7 @@ type Config struct {
 	Stripe          int           `help:"Bytes of a put that are worth a connection of their own; 0: 1 MiB, and within a host none where the rank drives."`
 	Buffer          int           `help:"Bytes of puts that are sent together while more are coming."`
 	SocketBuffer    int           `help:"Bytes of each socket's send and receive buffer; 0: 2 MiB to begin with, where the system allows it, and then as it thinks."`
+	MaxRate         int           `help:"Bytes a second that each connection sends at most; 0: as many as the network takes."`
 	LocalCongestion string        `help:"Congestion control of connections within a host; nothing: as the system thinks."`
 	ConnectTimeout  time.Duration `help:"How long the host of a peer may take to accept a connection."`
 	AnswerTimeout   time.Duration `help:"How long a peer that has accepted a connection may take to authenticate itself: it may have been stopped for a while."`
@@ -68,6 +69,7 @@ const (
 	maxStreams  = 64
 	minStripe   = 4096
 	maxBuffer   = 64 << 20
+	leastRate   = 4096
 	leastSilent = 3 * time.Second // kernels count signs of life in seconds
 	mostTime    = 10 * time.Minute
 )
@@ -97,6 +99,8 @@ func (c Config) Validate() error {
 		return bad("buffer", c.Buffer, "%d to %d", 2*smallPut, maxBuffer)
 	case c.SocketBuffer < 0 || c.SocketBuffer > 1<<30:
 		return bad("socket_buffer", c.SocketBuffer, "0 to %d", 1<<30)
+	case c.MaxRate != 0 && (c.MaxRate < leastRate || c.MaxRate > math.MaxInt32):
+		return bad("max_rate", c.MaxRate, "0, or %d to %d", leastRate, math.MaxInt32)
 	case !congestionName().MatchString(c.LocalCongestion):
 		return bad("local_congestion", fmt.Sprintf("%q", c.LocalCongestion), "a name of up to 15 letters, digits and underscores, or nothing")
 	case c.ConnectTimeout <= 0 || c.ConnectTimeout > mostTime:

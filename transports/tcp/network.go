@@ -141,6 +141,9 @@ func (c Config) control(_, _ string, raw syscall.RawConn) error {
 			set = append(set, option{unix.SO_SNDBUF, buffered})
 		}
 	}
+	if c.MaxRate > 0 {
+		set = append(set, option{unix.SO_MAX_PACING_RATE, c.MaxRate})
+	}
 	var failed error
 	err := raw.Control(func(fd uintptr) {
 		for _, o := range set {

@@ -25,6 +25,7 @@ func TestConfig(t *testing.T) {
 		"stripe":           func(c *Config) { c.Stripe = 1 },
 		"buffer":           func(c *Config) { c.Buffer = 100 },
 		"socket_buffer":    func(c *Config) { c.SocketBuffer = -1 },
+		"max_rate":         func(c *Config) { c.MaxRate = 100 },
 		"local_congestion": func(c *Config) { c.LocalCongestion = "a b" },
 		"connect_timeout":  func(c *Config) { c.ConnectTimeout = 0 },
 		"peer_timeout 1s:": func(c *Config) { c.PeerTimeout = time.Second },

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
 )
 
 // outbound is the sending side of one proxy's streams to one peer.
@@ -229,8 +230,15 @@ func (g *outbound) stripes(r request) ([]byte, error) {
 
 // writeFirst sends what is held.
 func (g *outbound) writeFirst() error {
+	bytes := uint64(len(g.held))
+	for _, x := range g.parts {
+		bytes += x.bytes
+	}
 	err := g.streams[0].send(g.held, g.parts)
 	g.drop()
+	if g.p.records.Wanted() {
+		g.p.records.Write(observe.Posted|observe.Instant, g.p.taken, bytes, 0, g.peer)
+	}
 	return g.lost(err)
 }
 

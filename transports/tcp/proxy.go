@@ -3,6 +3,7 @@ package tcp
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -25,6 +27,9 @@ const (
 	patience = 32
 )
 
+// proxies tells those of a process apart, for observers.
+var proxies atomic.Int32
+
 // proxy drains one ring.
 type proxy struct {
 	t        *Transport
@@ -37,6 +42,9 @@ type proxy struct {
 	groups map[framework.ID]*outbound
 	ring   atomic.Pointer[ring.Ring]
 	freed  bool // the ring is unmapped
+
+	records *observe.Loop
+	taken   uint64 // position of the trigger that was recorded last; the loop's
 
 	dirty []*outbound // have something that is held back; the loop's
 	ended chan struct{}
@@ -75,6 +83,7 @@ func (p *proxy) start(share framework.Share) error {
 	if err != nil {
 		return err
 	}
+	p.records = observe.ForPlugin(fmt.Sprint("tcp proxy ", proxies.Add(1)))
 	p.ring.Store(r)
 	go p.run()
 	return nil
@@ -136,6 +145,7 @@ func (p *proxy) run() {
 	}
 	p.ring.Load().Fail(p.cause)
 	p.free()
+	p.records.Close()
 	close(p.ended)
 }
 
@@ -156,7 +166,13 @@ func (p *proxy) drain() error {
 			continue // triggers that were pushed before are visible now
 		}
 		if ok && pos != last {
-			if err := p.perform(trigger, pos); err != nil {
+			var err error
+			if p.records.Wanted() {
+				err = p.performObserved(trigger, pos, queue.Depth())
+			} else {
+				err = p.perform(trigger, pos)
+			}
+			if err != nil {
 				return err
 			}
 			queue.Pop()
@@ -207,6 +223,26 @@ func (p *proxy) settle() error {
 		}
 	}
 	return nil
+}
+
+// performObserved is perform, with records of when it began and ended.
+func (p *proxy) performObserved(t kernel.Trigger, pos, waiting uint64) error {
+	bytes, depth, peer := uint64(0), uint16(min(waiting, math.MaxUint16)), framework.NoPeer
+	if t.Kind()&kernel.TriggerData != 0 {
+		bytes = t.Bytes()
+		if to := p.slots.targets[t.Dst()].Load(); to != nil {
+			peer = to.group.peer
+		}
+	} else if n := t.Slot(); n < semaphores {
+		if m := p.slots.marks[n].Load(); m != nil {
+			peer = m.group.peer
+		}
+	}
+	p.records.Write(observe.Trigger|observe.Begin, pos, bytes, depth, peer)
+	p.taken = pos
+	err := p.perform(t, pos)
+	p.records.Write(observe.Trigger|observe.End, pos, bytes, depth, peer)
+	return err
 }
 
 // perform does what one trigger asks for: data, then signal, then flush.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework/observe"
 )
 
 // The library without hardware that testdata/fake.c is, compiled once for each set of
@@ -24,6 +26,10 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	fakes.dir, fakes.built = dir, map[string]string{}
+	if observed, err = observe.Open(observe.Facts{Job: "verbs", Size: 1, Local: -1}); err != nil {
+		panic(err)
+	}
+	os.Setenv(observe.EnvRegion, observed.Region())
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)

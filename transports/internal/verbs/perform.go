@@ -6,6 +6,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
 	frameproxy "github.com/mscclpp-go/mscclpp/framework/proxy"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
@@ -34,7 +35,11 @@ func (p *proxy) handle(t kernel.Trigger, pos uint64) frameproxy.Result {
 	if p.Lent() && !w.room() {
 		return frameproxy.Later
 	}
-	if err := p.perform(w, pos); err != nil {
+	perform := p.perform
+	if p.records.Wanted() {
+		perform = p.performObserved
+	}
+	if err := perform(w, pos); err != nil {
 		return frameproxy.Fail(err)
 	}
 	return frameproxy.Continue
@@ -289,6 +294,9 @@ func (p *proxy) progressLocked() (outstanding bool, err error) {
 	for _, w := range p.pending {
 		if !w.flow.reached(w.request) || w.flow.table != nil && w.flow.counted() < w.signals {
 			break
+		}
+		if p.records.Wanted() {
+			p.records.Write(observe.Completed|observe.Instant, w.pos, 0, 0, w.flow.peer)
 		}
 		p.ring.Complete(w.slot, w.pos)
 		done++

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
 	frameproxy "github.com/mscclpp-go/mscclpp/framework/proxy"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 	"github.com/mscclpp-go/mscclpp/transports/internal/ids"
@@ -44,7 +45,11 @@ type proxy struct {
 	moved     time.Time // when there was one more; zero while nothing is under way
 	batch     [batch]request
 	operation operation // of the trigger that is performed
+	records   *observe.Loop
 }
+
+// proxies tells those of a process apart, for observers.
+var proxies atomic.Int32
 
 // bound is the object behind a slot.
 type bound struct {
@@ -79,7 +84,7 @@ func (t *Transport) NewProxy(ctx context.Context) (framework.Proxy, error) {
 	p := &proxy{t: t, used: map[slot]bool{}}
 	p.Base = frameproxy.NewBase(func(r *ring.Ring) frameproxy.Handler {
 		p.mu.Lock()
-		p.ring = r
+		p.ring, p.records = r, observe.ForPlugin(fmt.Sprintf("%s proxy %d", t.setup.Name, proxies.Add(1)))
 		p.mu.Unlock()
 		return p.handle
 	}, frameproxy.Options{Spin: t.config.DrainSpin, Yield: t.config.DrainYield, Park: park, Nap: nap, CPU: t.config.DrainCPU + 1, Progress: p.progress, Owes: p.open.Load})
@@ -302,6 +307,7 @@ func (p *proxy) Stop(ctx context.Context) error {
 	stop()
 	p.mu.Lock()
 	p.ended = true
+	p.records.Close()
 	p.mu.Unlock()
 	p.t.objects.Leave(p)
 	if err != nil {

@@ -1,3 +1,4 @@
+// Package sight has the verbs that show what the ranks of a job do, and looks at those that a launcher starts.
 package sight
 
 import (
@@ -12,15 +13,21 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework/observe"
+	"github.com/mscclpp-go/mscclpp/internal/traces"
 )
 
 // JobStatus is the state of a job at one moment.
 type JobStatus struct {
-	Job    string       `json:"job"`
-	Size   int          `json:"size"`
-	Ranks  []RankStatus `json:"ranks"` // of this host
-	Open   []OpenCall   `json:"unmatched"`
-	Behind []Behind     `json:"behind"`
+	Job    string            `json:"job"`
+	Size   int               `json:"size"`
+	Ranks  []RankStatus      `json:"ranks"` // of this host
+	Open   []traces.OpenCall `json:"unmatched"`
+	Behind []Behind          `json:"behind"`
+
+	// While records are on, of the newest ones.
+	Late  []traces.LateRank `json:"late,omitempty"`
+	Links []traces.LinkTime `json:"links,omitempty"`
+	story *traces.Story
 }
 
 // RankStatus is the state of one rank.
@@ -90,8 +97,30 @@ func Look(job string, how looking) ([]JobStatus, error) {
 	for name, list := range views {
 		all = append(all, look(name, list, how))
 	}
+	newest(all, memories)
 	slices.SortFunc(all, func(a, b JobStatus) int { return cmp.Compare(a.Job, b.Job) })
 	return all, nil
+}
+
+// newest adds what the newest records of jobs tell that write some.
+func newest(all []JobStatus, memories []*observe.Memory) {
+	var c *traces.Collector
+	for i := range all {
+		s := &all[i]
+		if !s.records() {
+			continue
+		}
+		if c == nil {
+			c = traces.NewCollector(memories...)
+			c.Poll()
+		}
+		s.story = c.Tell(s.Job)
+		s.Late, s.Links = s.story.Late, s.story.Links
+	}
+}
+
+func (s *JobStatus) records() bool {
+	return slices.ContainsFunc(s.Ranks, func(r RankStatus) bool { return r.Records })
 }
 
 // look looks at one job.
@@ -122,19 +151,13 @@ func look(name string, views []*observe.View, how looking) JobStatus {
 		}
 	}
 	took := time.Since(began).Seconds()
-	s := JobStatus{Job: name, Open: []OpenCall{}, Behind: []Behind{}}
-	t := &Trace{Job: name}
+	s := JobStatus{Job: name, Open: []traces.OpenCall{}, Behind: []Behind{}}
+	t := &traces.Trace{Job: name}
 	for i, v := range views {
 		info, now := v.Info(), v.States()
 		s.Size = info.Size
 		s.Ranks = append(s.Ranks, rankStatus(&info, first[i], now, took))
-		l := log{info: info, states: now}
-		t.Ranks = append(t.Ranks, l.rank(nil))
-		for _, x := range now {
-			if x.Begun == 0 { // it is behind others that have begun a call
-				t.Ranks[i].Calls = append(t.Ranks[i].Calls, Call{Comm: x.Name, End: 1, Guess: true})
-			}
-		}
+		t.Ranks = append(t.Ranks, traces.Standing(info, now))
 	}
 	slices.SortFunc(s.Ranks, func(a, b RankStatus) int { return cmp.Compare(a.Rank, b.Rank) })
 	s.Open = t.Tell().Open
@@ -237,38 +260,46 @@ func dumpInto(ctx context.Context, all []JobStatus) error {
 // Print writes the status for people.
 func (s *JobStatus) Print(out io.Writer) {
 	records := "records are off"
-	if slices.ContainsFunc(s.Ranks, func(r RankStatus) bool { return r.Records }) {
+	if s.records() {
 		records = "records are on"
 	}
-	fmt.Fprintf(out, "job %s: %s, %d of them here; %s\n", s.Job, counted(s.Size, "rank"), len(s.Ranks), records)
+	fmt.Fprintf(out, "job %s: %s, %d of them here; %s\n", s.Job, traces.Counted(s.Size, "rank"), len(s.Ranks), records)
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "rank\thost\tpid\tdevice\tmemory\tstate\tcommunicator\tcall\twhat\tage\tcalls/s\tbytes/s")
 	for _, r := range s.Ranks {
-		who := fmt.Sprintf("%d\t%s\t%d\t%s\t%s\t%s", r.Rank, r.Host, r.PID, r.Device, size(r.Memory), r.State)
+		who := fmt.Sprintf("%d\t%s\t%d\t%s\t%s\t%s", r.Rank, r.Host, r.PID, r.Device, traces.Size(r.Memory), r.State)
 		if len(r.Comms) == 0 {
 			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t-\t-\n", who)
 		}
 		for _, c := range r.Comms {
 			what, age := "outside of calls", "-"
 			if c.Busy {
-				what = strings.TrimSuffix(fmt.Sprintf("%s of %s by %s", c.Kind, size(c.Bytes), c.Algorithm), " by ")
+				what = strings.TrimSuffix(fmt.Sprintf("%s of %s by %s", c.Kind, traces.Size(c.Bytes), c.Algorithm), " by ")
 			}
 			if c.Age > 0 {
 				age = time.Duration(c.Age).Round(100 * time.Millisecond).String()
 			}
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%.0f\t%s\n", who, c.Name, c.Call, what, age, c.Calls, size(uint64(c.Rate)))
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%.0f\t%s\n", who, c.Name, c.Call, what, age, c.Calls, traces.Size(uint64(c.Rate)))
 			who = "\t\t\t\t\t"
 		}
 	}
 	_ = w.Flush() // the output remembers its errors
 	for _, o := range s.Open {
 		if len(o.Without) > 0 {
-			fmt.Fprintf(out, "call %d of %s, %s of %s, was begun by %s; %s not begun it\n", o.Number, o.Comm, o.Kind, size(o.Bytes), rankList(o.In), have(o.Without))
+			fmt.Fprintf(out, "call %d of %s, %s of %s, was begun by %s; %s not begun it\n", o.Number, o.Comm, o.Kind, traces.Size(o.Bytes), traces.RankList(o.In), traces.Have(o.Without))
 		}
 	}
 	for i, b := range s.Behind {
 		if i < 3 && 2*b.Times > b.Looks {
 			fmt.Fprintf(out, "rank %d was behind in %d of %d looks at which any rank was\n", b.Rank, b.Times, b.Looks)
+		}
+	}
+	if s.story != nil {
+		if line := s.story.Straggler(); line != "" {
+			fmt.Fprintln(out, line)
+		}
+		for _, line := range s.story.SlowLinks() {
+			fmt.Fprintln(out, line)
 		}
 	}
 	for _, r := range s.Ranks {

@@ -13,6 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/observe"
 	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
+	"github.com/mscclpp-go/mscclpp/internal/traces"
 )
 
 // errNoJob ends the verbs that look at running jobs.
@@ -127,12 +128,12 @@ func (v *traceVerb) run(ctx context.Context, files []string) error {
 	if (v.job == "") == (len(files) == 0) {
 		return verb.Usage("trace: expected files, or --job with a running job")
 	}
-	var t *Trace
+	var t *traces.Trace
 	var err error
 	if v.job != "" {
 		t, err = Record(ctx, v.job, v.span)
 	} else {
-		t, err = ReadAll(files)
+		t, err = traces.ReadAll(files)
 	}
 	if err != nil {
 		return err
@@ -156,7 +157,7 @@ func (v *traceVerb) run(ctx context.Context, files []string) error {
 }
 
 // Record switches records of a running job on, reads them for a while, and switches them off unless they were on.
-func Record(ctx context.Context, job string, span time.Duration) (*Trace, error) {
+func Record(ctx context.Context, job string, span time.Duration) (*traces.Trace, error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -186,9 +187,9 @@ func Record(ctx context.Context, job string, span time.Duration) (*Trace, error)
 		}
 		return err
 	}
-	c := NewCollector(mine...)
+	c := traces.NewCollector(mine...)
 	c.Poll()
-	c.forget()
+	c.Forget()
 	if !on {
 		if err := turn(true); err != nil {
 			return nil, err
@@ -205,13 +206,4 @@ func Record(ctx context.Context, job string, span time.Duration) (*Trace, error)
 	c.Stop()
 	c.Poll()
 	return c.Trace(name), err
-}
-
-// forget drops the records that were read so far.
-func (c *Collector) forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, l := range c.logs {
-		l.events, l.lost = nil, 0
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/observe"
 	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
 	"github.com/mscclpp-go/mscclpp/internal/ownfile"
+	"github.com/mscclpp-go/mscclpp/internal/traces"
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
@@ -24,9 +25,9 @@ type Watch struct {
 	node    int
 	report  io.Writer
 	memory  *observe.Memory
-	c       *Collector
+	c       *traces.Collector
 	metrics *metrics.Server
-	failed  *Trace // when the first rank had failed
+	failed  *traces.Trace // when the first rank had failed
 
 	stop  chan struct{}
 	group sync.WaitGroup
@@ -39,7 +40,7 @@ func Open(cfg config.Observe, ranks, node int, report io.Writer) (*Watch, error)
 	if !cfg.Enabled {
 		return nil, nil //nolint:nilnil // observation is off: all methods accept a nil Watch
 	}
-	m, err := observe.New(ranks, cfg.Trace != "" || cfg.Metrics != "")
+	m, err := observe.New(ranks, cfg.Trace != "" || cfg.Metrics != "" || cfg.Report)
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +51,11 @@ func Open(cfg config.Observe, ranks, node int, report io.Writer) (*Watch, error)
 		}
 		fmt.Fprintf(report, "mscclpp-run: metrics are at %s\n", numbers.Address())
 	}
-	w := &Watch{metrics: numbers, config: cfg, node: node, report: report, memory: m, c: NewCollector(m), stop: make(chan struct{}), late: map[int]int{}}
-	if cfg.Trace != "" {
+	w := &Watch{metrics: numbers, config: cfg, node: node, report: report, memory: m, c: traces.NewCollector(m), stop: make(chan struct{}), late: map[int]int{}}
+	if cfg.Trace == "" {
+		w.c.Summarize()
+	}
+	if cfg.Trace != "" || cfg.Report {
 		w.c.Start()
 	}
 	if cfg.Report {
@@ -112,7 +116,7 @@ func (w *Watch) Close(r launch.Result) {
 	close(w.stop)
 	w.group.Wait()
 	_ = w.metrics.Close() // nothing can be done about it
-	if w.config.Trace != "" {
+	if w.config.Trace != "" || w.config.Report {
 		w.c.Stop()
 	}
 	w.c.Poll()
@@ -120,12 +124,12 @@ func (w *Watch) Close(r launch.Result) {
 	if len(t.Ranks) > 0 {
 		w.trace(t)
 		w.fly(t, r)
-		w.tell(t)
+		w.tell()
 	}
 	_ = w.memory.Close() // the ranks have ended
 }
 
-func (w *Watch) trace(t *Trace) {
+func (w *Watch) trace(t *traces.Trace) {
 	if w.config.Trace == "" {
 		return
 	}
@@ -136,9 +140,9 @@ func (w *Watch) trace(t *Trace) {
 }
 
 // fly writes the flight record of a job that did not end well. A signal that asked it to end is no failure.
-func (w *Watch) fly(t *Trace, r launch.Result) {
+func (w *Watch) fly(t *traces.Trace, r launch.Result) {
 	asked := r.Signal == "SIGTERM" || r.Signal == "SIGINT" || r.Signal == "SIGHUP"
-	said := slices.ContainsFunc(t.Ranks, func(r *Rank) bool { return r.Failure != "" })
+	said := slices.ContainsFunc(t.Ranks, func(r *traces.Rank) bool { return r.Failure != "" })
 	if r.Code == 0 || w.config.Flight == "none" || asked && !said {
 		return
 	}
@@ -148,11 +152,11 @@ func (w *Watch) fly(t *Trace, r launch.Result) {
 	}
 	if w.failed != nil { // since then the calls of the others have ended with an error
 		for _, then := range w.failed.Ranks {
-			if now := t.rank(then.Rank); now != nil {
+			if now := t.RankOf(then.Rank); now != nil {
 				now.Calls = then.Calls
 			}
 		}
-		t.finish()
+		t.Finish()
 	}
 	what := fmt.Sprintf("exited with code %d", r.Code)
 	if r.Signal != "" {
@@ -160,7 +164,7 @@ func (w *Watch) fly(t *Trace, r launch.Result) {
 	}
 	dir := ""
 	if err == nil {
-		dir, err = t.WriteFlight(base, End{Rank: r.Rank, What: what})
+		dir, err = t.WriteFlight(base, traces.End{Rank: r.Rank, What: what})
 	}
 	if err != nil {
 		fmt.Fprintf(w.report, "mscclpp-run: what the ranks did last was not written: %v\n", err)
@@ -170,7 +174,7 @@ func (w *Watch) fly(t *Trace, r launch.Result) {
 }
 
 // tell prints the report.
-func (w *Watch) tell(t *Trace) {
+func (w *Watch) tell() {
 	if !w.config.Report {
 		return
 	}
@@ -183,8 +187,13 @@ func (w *Watch) tell(t *Trace) {
 			fmt.Fprintf(w.report, "mscclpp-run: report: rank %d was behind in %d of %d looks at which any rank was\n", rank, w.late[rank], w.looks)
 		}
 	}
-	if s := t.Tell(); s.standsOut() {
-		l := s.Late[0]
-		fmt.Fprintf(w.report, "mscclpp-run: report: rank %d came last in %d of %s, and cost the others %s\n", l.Rank, l.Times, counted(s.Calls, "call"), took(l.Cost))
+	s := w.c.Tell("")
+	if line := s.Straggler(); line != "" {
+		fmt.Fprintf(w.report, "mscclpp-run: report: %s\n", line)
+	}
+	for i, line := range s.SlowLinks() {
+		if i < 4 {
+			fmt.Fprintf(w.report, "mscclpp-run: report: %s\n", line)
+		}
 	}
 }

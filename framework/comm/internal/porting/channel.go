@@ -3,6 +3,7 @@ package porting
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -66,6 +67,9 @@ func (ch *Channel) join(ctx context.Context, s *Ports, open *memory.Memory) (err
 			ch.binding.dst.Key = framework.Parcel{}
 		}
 		ch.fillHandle(s)
+		if s.Counters.HostDev == nil {
+			ch.lent = atomic.LoadUint64((*uint64)(counters.Pointer(ch.handle.Semaphore.Expected)))
+		}
 		ch.life, ch.cancel = context.WithCancel(context.Background())
 		if err == nil {
 			err = ch.lifetime.Begin(&s.Life.Parts, ch, ch.shut, memory.Users(ch.src), memory.Users(open))

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/stream"
 )
 
@@ -28,6 +29,7 @@ func (ch *requests) Give(ctx context.Context, dst uint64, head, data []byte) err
 	if err := ch.givable(dst, len(head), len(data)); err != nil {
 		return ch.ports.Life.Blame("put", ch.pair.Peer, err)
 	}
+	ch.note(kernel.TriggerData|kernel.TriggerSignal, uint64(len(head)+len(data)))
 	var pin runtime.Pinner // the engine keeps the address until all is sent
 	pin.Pin(unsafe.SliceData(data))
 	defer pin.Unpin()

@@ -62,6 +62,7 @@ func (s *Ports) Close(ctx context.Context) error {
 	for _, l := range s.links {
 		keep(l.shut(ctx, s.Life.Failed()))
 	}
+	s.Flows.Close()
 	return first
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/transport"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 	"github.com/mscclpp-go/mscclpp/framework/stream"
@@ -32,6 +33,7 @@ type Ports struct {
 	Counters *counters.Counters
 	Links    *negotiate.Negotiator
 	Abort    func(cause error) // of the communicator, by a proxy that has ended
+	Flows    *observe.Flows    // gets what the host sends and waits for; nil: it goes nowhere
 
 	rings    sync.Mutex // held while numbers of triggers are given out
 	mu       sync.Mutex // held while services change

@@ -3,6 +3,7 @@ package porting
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
@@ -45,5 +46,6 @@ func (ch *requests) pushStream(ctx context.Context, e *end, op string, t kernel.
 // requests is how the host pushes.
 type requests struct {
 	waiter
-	making sync.Mutex // held while the end of the host is made
+	making sync.Mutex    // held while the end of the host is made
+	sent   atomic.Uint64 // signals of the host
 }

@@ -97,6 +97,7 @@ func (ch *requests) SignalLater() error {
 		return err
 	}
 	defer ch.use.RUnlock()
+	ch.note(kernel.TriggerSignal, 0)
 	_, err := ch.pushStream(ch.life, e, "signal", ch.trigger(e, kernel.TriggerSignal, 0, 0, 0), false)
 	return err
 }
@@ -115,6 +116,7 @@ func (ch *requests) push(op string, kind, dst, src, bytes uint64) error {
 	if kind == kernel.TriggerSignal && ch.Parted() {
 		return nil
 	}
+	ch.note(kind, bytes)
 	if ch.staged(kind) {
 		return ch.pushStaged(ch.life, e, op, kind, dst, src, bytes)
 	}
@@ -161,6 +163,7 @@ func (ch *requests) complete(ctx context.Context, kind, dst, src, bytes uint64) 
 	if err != nil {
 		return err
 	}
+	ch.note(kind, bytes)
 	if e == ch.kernels && !ch.staged(kind) { // else what kernels have pushed, or the copy, comes before
 		taken, done := e.service.ring.Now(ch.trigger(e, kind, dst, src, bytes))
 		if done {

@@ -24,6 +24,7 @@ type state struct {
 	stage   *stage // in front of src, where the transport cannot reach that
 	peerLen uint64
 	inbound proxy.Word // that the peer raises
+	lent    uint64     // signals that its counter had got when the channel was made
 
 	host    atomic.Pointer[end] // where the host pushes: the same if kernels run there, else made when it is needed
 	life    context.Context     // ends when Close begins

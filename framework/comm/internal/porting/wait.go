@@ -61,7 +61,11 @@ func (ch *waiter) Wait(ctx context.Context) error {
 	expected := (*uint64)(counters.Pointer(ch.handle.Semaphore.Expected))
 	inbound := (*uint64)(counters.Pointer(ch.handle.Semaphore.Inbound))
 	next := atomic.AddUint64(expected, 1)
+	since := ch.clock()
 	err := ch.awaitSignal(ctx, inbound, next)
+	if since != 0 && err == nil {
+		ch.ports.Flows.Waited(since, ch.place(ch.pair.Mine), next-ch.lent)
+	}
 	if err != nil {
 		atomic.StoreUint64(expected, next-1) // the signal is still to be waited for
 	}

@@ -1,11 +1,9 @@
-package sight
+package traces
 
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
-	"time"
 )
 
 // Story summarizes a trace in numbers.
@@ -19,6 +17,7 @@ type Story struct {
 	Open    []OpenCall  `json:"open"` // calls that have not ended
 	Failed  []Failure   `json:"failed"`
 	Proxies []ProxyTime `json:"proxies"`
+	Links   []LinkTime  `json:"links"` // slow ones come first, then those over which ranks waited longest
 	Lost    uint64      `json:"lost"`
 	Error   int64       `json:"clock_error_ns"`
 }
@@ -47,13 +46,23 @@ type LateRank struct {
 // usual is how much the others usually waited: one long wait does not make a rank a slow one.
 func (l *LateRank) usual() int64 { return int64(l.Times) * l.Median }
 
-// standsOut reports whether the others waited for the first of the list most of all.
-func (s *Story) standsOut() bool {
+// StandsOut reports whether the others waited for the first of the list most of all.
+func (s *Story) StandsOut() bool {
 	all := int64(0)
 	for i := range s.Late {
 		all += s.Late[i].usual()
 	}
 	return len(s.Late) > 0 && 2*s.Late[0].usual() > all && 2*s.Late[0].Times > s.Calls
+}
+
+// Straggler names the rank that everybody waited for, with the evidence, or is empty.
+func (s *Story) Straggler() string {
+	if !s.StandsOut() {
+		return ""
+	}
+	l := s.Late[0]
+	return fmt.Sprintf("everybody waited for rank %d: it came last in %d of %s, %s behind the first in the middle, and cost the others %s",
+		l.Rank, l.Times, Counted(s.Calls, "call"), Took(l.Median), Took(l.Cost))
 }
 
 // TimeSplit is where a rank spent its time.
@@ -115,20 +124,15 @@ func (t *Trace) meetings() [][]*Call {
 
 // Tell finds the story of a trace.
 func (t *Trace) Tell() *Story {
-	s := &Story{Job: t.Job, Ranks: len(t.Ranks), Late: []LateRank{}, Split: []TimeSplit{}, Open: []OpenCall{}, Failed: []Failure{}, Proxies: []ProxyTime{}}
+	s := &Story{Job: t.Job, Ranks: len(t.Ranks), Late: []LateRank{}, Split: []TimeSplit{}, Open: []OpenCall{}, Failed: []Failure{}, Proxies: []ProxyTime{}, Links: t.links()}
 	late := map[int]*LateRank{}
 	for _, calls := range t.meetings() {
 		s.Calls++
 		s.meet(calls, late)
 	}
 	for _, l := range late {
-		slices.Sort(l.lates)
-		l.Median = l.lates[len(l.lates)/2]
 		s.Late = append(s.Late, *l)
 	}
-	slices.SortFunc(s.Late, func(a, b LateRank) int {
-		return cmp.Or(cmp.Compare(b.usual(), a.usual()), cmp.Compare(a.Rank, b.Rank))
-	})
 	for _, r := range t.Ranks {
 		s.Lost += r.Lost
 		s.Error = max(s.Error, r.ClockError)
@@ -139,6 +143,7 @@ func (t *Trace) Tell() *Story {
 		}
 	}
 	s.open(t)
+	s.rank()
 	return s
 }
 
@@ -252,106 +257,13 @@ func (s *Story) open(t *Trace) {
 	slices.SortFunc(s.Open, func(a, b OpenCall) int { return cmp.Or(cmp.Compare(a.Comm, b.Comm), cmp.Compare(a.Number, b.Number)) })
 }
 
-// Print writes the story for people.
-func (s *Story) Print(w io.Writer) {
-	fmt.Fprintf(w, "job %s: %s, %s\n", s.Job, counted(s.Ranks, "rank"), counted(s.Calls, "call"))
-	for _, f := range s.Failed {
-		fmt.Fprintf(w, "rank %d failed: %s\n", f.Rank, f.Text)
+// rank finds the medians, and which ranks and links are worst.
+func (s *Story) rank() {
+	for i := range s.Late {
+		s.Late[i].Median = median(s.Late[i].lates)
 	}
-	for _, o := range s.Open {
-		fmt.Fprintf(w, "call %d of %s, %s of %s, has not ended on %s", o.Number, o.Comm, o.Kind, size(o.Bytes), rankList(o.In))
-		if len(o.Without) > 0 {
-			fmt.Fprintf(w, "; %s not begun it", have(o.Without))
-		}
-		fmt.Fprintln(w)
-	}
-	if c := s.Slowest; c != nil {
-		fmt.Fprintf(w, "slowest call: %d of %s, %s of %s by %s, took %s", c.Number, c.Comm, c.Kind, size(c.Bytes), c.Algorithm, took(c.Took))
-		if c.Late >= 0 {
-			fmt.Fprintf(w, "; rank %d began it last, %s behind the first", c.Late, took(c.LateBy))
-		}
-		fmt.Fprintln(w)
-	}
-	for i, l := range s.Late {
-		switch {
-		case i == 0 && s.standsOut():
-			fmt.Fprintf(w, "everybody waited for rank %d: it came last in %d of %s, %s behind the first in the middle, and cost the others %s\n",
-				l.Rank, l.Times, counted(s.Calls, "call"), took(l.Median), took(l.Cost))
-		case i < 4:
-			fmt.Fprintf(w, "rank %d came last in %s, and cost the others %s\n", l.Rank, counted(l.Times, "call"), took(l.Cost))
-		}
-	}
-	if len(s.Split) > 0 {
-		fmt.Fprintf(w, "%-6s %12s %12s %12s %12s\n", "rank", "choosing", "waiting", "working", "between")
-	}
-	for _, x := range s.Split {
-		fmt.Fprintf(w, "%-6d %12s %12s %12s %12s\n", x.Rank, took(x.Choose), took(x.Wait), took(x.Work), took(x.Beside))
-	}
-	for _, p := range s.Proxies {
-		fmt.Fprintf(w, "rank %d, %s: %s, %s in %s\n", p.Rank, p.Proxy, counted(p.Triggers, "trigger"), size(p.Bytes), took(p.Took))
-	}
-	if s.Error > 0 {
-		fmt.Fprintf(w, "clocks of hosts agree to %s\n", took(s.Error))
-	}
-	if s.Lost > 0 {
-		fmt.Fprintf(w, "%d records were overwritten before they were read\n", s.Lost)
-	}
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-func have(ranks []int) string {
-	if len(ranks) == 1 {
-		return rankList(ranks) + " has"
-	}
-	return rankList(ranks) + " have"
-}
-
-// rankList is rank 3, or ranks 0-2, 5.
-func rankList(ranks []int) string {
-	text := "rank "
-	if len(ranks) != 1 {
-		text = "ranks "
-	}
-	for i := 0; i < len(ranks); {
-		n := i
-		for n+1 < len(ranks) && ranks[n+1] == ranks[n]+1 {
-			n++
-		}
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprint(ranks[i])
-		if n > i {
-			text += fmt.Sprintf("-%d", ranks[n])
-		}
-		i = n + 1
-	}
-	return text
-}
-
-// size is a number of bytes as people read it.
-func size(n uint64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	f, i := float64(n), 0
-	for f >= 1024 && i < len(units)-1 {
-		f, i = f/1024, i+1
-	}
-	return fmt.Sprintf("%.4g %s", f, units[i])
-}
-
-// took is a duration to three digits.
-func took(ns int64) string {
-	d := time.Duration(ns)
-	for unit := time.Duration(1); unit < time.Hour; unit *= 10 {
-		if d < 1000*unit {
-			return d.Round(unit).String()
-		}
-	}
-	return d.Round(time.Second).String()
+	slices.SortFunc(s.Late, func(a, b LateRank) int {
+		return cmp.Or(cmp.Compare(b.usual(), a.usual()), cmp.Compare(a.Rank, b.Rank))
+	})
+	compare(s.Links, s.Error)
 }

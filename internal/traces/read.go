@@ -1,4 +1,4 @@
-package sight
+package traces
 
 import (
 	"fmt"
@@ -74,7 +74,7 @@ func Read(b []byte) (*Trace, error) {
 		t.Ranks = append(t.Ranks, rank)
 	}
 	r.unfinished()
-	t.finish()
+	t.Finish()
 	return t, nil
 }
 
@@ -91,6 +91,8 @@ type slice struct {
 	category string
 	call     Call
 	trigger  Trigger
+	transfer Transfer
+	wait     Wait
 }
 
 func (r *reader) rank(n int) *Rank {
@@ -208,6 +210,9 @@ func (r *reader) take(to *Rank, e *event) {
 		to.Size, to.PID, to.Culprit = int(e.number("size")), int(e.number("pid")), int(e.number("culprit"))
 		to.Host, to.Device, to.State, to.Failure = e.text("host"), e.text("device"), e.text("state"), e.text("failure")
 		to.ClockError, to.Lost = e.number("clock error ns"), uint64(e.number("lost records"))
+	case e.kind == typeInstant && e.category == "got": // it follows from the put
+	case e.kind == typeInstant && e.category == "put":
+		to.Puts = append(to.Puts, Put{Channel: e.channel(), At: e.at, Bytes: uint64(e.number("bytes")), Number: uint32(e.number("signal")), Signal: e.number("with signal") != 0})
 	case e.kind == typeInstant:
 		to.Moments = append(to.Moments, Moment{Name: e.name, At: e.at, Peer: int(e.number("peer"))})
 	case e.kind == typeBegin:
@@ -215,9 +220,7 @@ func (r *reader) take(to *Rank, e *event) {
 			to.Calls = append(to.Calls, callOf(e))
 			return
 		}
-		r.open[e.track] = append(stack, slice{
-			category: e.category, call: callOf(e), trigger: Trigger{Writer: r.tracks[e.track], Begin: e.at, Bytes: uint64(e.number("bytes"))},
-		})
+		r.open[e.track] = append(stack, r.begun(e))
 	case e.kind == typeEnd && len(stack) > 0:
 		s := stack[len(stack)-1]
 		r.open[e.track] = stack[:len(stack)-1]
@@ -228,8 +231,35 @@ func (r *reader) take(to *Rank, e *event) {
 		case "trigger":
 			s.trigger.End = e.at
 			to.Triggers = append(to.Triggers, s.trigger)
+		case "transfer":
+			s.transfer.End = e.at
+			to.Transfers = append(to.Transfers, s.transfer)
+		case "wait":
+			s.wait.End = e.at
+			to.Waits = append(to.Waits, s.wait)
 		}
 	}
+}
+
+// begun is a slice that begins with an event.
+func (r *reader) begun(e *event) slice {
+	s := slice{category: e.category}
+	bytes, peer := uint64(e.number("bytes")), int(e.number("peer"))
+	switch e.category {
+	case "call":
+		s.call = callOf(e)
+	case "trigger":
+		s.trigger = Trigger{Writer: r.tracks[e.track], Begin: e.at, Bytes: bytes, Peer: peer, Queued: int(e.number("queued"))}
+	case "transfer":
+		s.transfer = Transfer{Writer: e.text("writer"), Peer: peer, Begin: e.at, Requests: int(e.number("requests")), Bytes: bytes}
+	case "wait":
+		s.wait = Wait{Channel: e.channel(), Begin: e.at, Number: uint32(e.number("signal"))}
+	}
+	return s
+}
+
+func (e *event) channel() Channel {
+	return Channel{Comm: e.text("communicator"), Transport: e.text("transport"), Peer: int(e.number("peer")), Semaphore: int(e.number("semaphore"))}
 }
 
 func callOf(e *event) Call {
@@ -269,6 +299,6 @@ func ReadAll(names []string) (*Trace, error) {
 		whole.Job = t.Job
 		whole.Ranks = append(whole.Ranks, t.Ranks...)
 	}
-	whole.finish()
+	whole.Finish()
 	return whole, nil
 }

@@ -1,4 +1,4 @@
-package sight
+package traces
 
 import (
 	"cmp"
@@ -39,7 +39,7 @@ func (t *Trace) headline(end End, s *Story) string {
 			votes[f.Culprit]++
 		}
 	}
-	if r := t.rank(party); r == nil || r.Failure != "" { // the rank that ended first has itself suffered from another one
+	if r := t.RankOf(party); r == nil || r.Failure != "" { // the rank that ended first has itself suffered from another one
 		for rank, n := range votes {
 			if rank != party && n > votes[party] {
 				party, what = rank, "failed"
@@ -50,13 +50,13 @@ func (t *Trace) headline(end End, s *Story) string {
 	if party < 0 {
 		text = "the job " + what
 	}
-	r := t.rank(party)
+	r := t.RankOf(party)
 	if c := r.last(); c != nil {
 		where := "after"
 		if c.End == 0 {
 			where = "in"
 		}
-		return fmt.Sprintf("%s %s call %d of %s: %s of %s%s", text, where, c.Number, c.Comm, c.Kind, size(c.Bytes), by(c.Algorithm))
+		return fmt.Sprintf("%s %s call %d of %s: %s of %s%s", text, where, c.Number, c.Comm, c.Kind, Size(c.Bytes), by(c.Algorithm))
 	}
 	return text + " outside of calls"
 }
@@ -98,7 +98,8 @@ func by(algorithm string) string {
 	return " by " + algorithm
 }
 
-func (t *Trace) rank(n int) *Rank {
+// RankOf is the rank with a number; nil: the trace has none.
+func (t *Trace) RankOf(n int) *Rank {
 	for _, r := range t.Ranks {
 		if r.Rank == n {
 			return r

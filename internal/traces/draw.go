@@ -1,4 +1,4 @@
-package sight
+package traces
 
 import (
 	"bufio"
@@ -58,7 +58,7 @@ func (t *Trace) DrawSVG(out io.Writer) error {
 	height := drawTop + drawRow*float64(len(rows)) + 60
 	fmt.Fprintf(d.w, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" font-family=\"sans-serif\" font-size=\"12\">\n", drawLeft+drawWidth+20, height)
 	fmt.Fprintf(d.w, "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n")
-	d.text(10, 20, fmt.Sprintf("job %s: calls of %s in %s", t.Job, counted(len(t.Ranks), "rank"), took(to-from)))
+	d.text(10, 20, fmt.Sprintf("job %s: calls of %s in %s", t.Job, Counted(len(t.Ranks), "rank"), Took(to-from)))
 	d.bar(10, 30, 12, 12, waitColor, "")
 	d.text(28, 41, "waiting for the rank that began last")
 	d.bar(260, 30, 12, 12, workColor, "")
@@ -68,9 +68,9 @@ func (t *Trace) DrawSVG(out io.Writer) error {
 	}
 	bottom := drawTop + drawRow*float64(len(rows)) + 16
 	d.text(drawLeft, bottom, "0")
-	d.text(drawLeft+drawWidth-50, bottom, took(to-from))
+	d.text(drawLeft+drawWidth-50, bottom, Took(to-from))
 	if d.left > 0 {
-		d.text(10, bottom+24, fmt.Sprintf("%s too close to others are not drawn", counted(d.left, "call")))
+		d.text(10, bottom+24, fmt.Sprintf("%s too close to others are not drawn", Counted(d.left, "call")))
 	}
 	fmt.Fprintln(d.w, "</svg>")
 	return d.w.Flush()
@@ -92,7 +92,7 @@ func (d *drawing) row(r *row, y float64) {
 		}
 		last = x
 		wait := min(c.Waited(), c.End-c.Chosen)
-		what := fmt.Sprintf("call %d: %s of %s%s, %s, of which %s waiting", c.Number, c.Kind, size(c.Bytes), by(c.Algorithm), took(c.End-c.Begin), took(wait))
+		what := fmt.Sprintf("call %d: %s of %s%s, %s, of which %s waiting", c.Number, c.Kind, Size(c.Bytes), by(c.Algorithm), Took(c.End-c.Begin), Took(wait))
 		d.bar(x, y, d.at(c.End)-x, drawRow-6, workColor, what)
 		if wait > 0 {
 			d.bar(d.at(c.Chosen), y, float64(wait)*d.per, drawRow-6, waitColor, what)

@@ -1,4 +1,4 @@
-package sight
+package traces
 
 import (
 	"bytes"
@@ -19,12 +19,15 @@ func example() *Trace {
 	}
 	t := &Trace{Job: "j", Ranks: []*Rank{
 		{Rank: 1, Size: 2, Host: "b", Device: "host", PID: 8, State: "failed", Failure: "rank 0: gone", Culprit: 0, ClockError: 900, Lost: 3,
-			Calls:    []Call{call(1, 6000, 7100)},
-			Moments:  []Moment{{Name: "epoch 1", At: 5000, Peer: -1}},
-			Triggers: []Trigger{{Writer: "proxy 1", Begin: 6100, End: 6400, Bytes: 128}, {Writer: "proxy 1", Begin: 6500, End: 6600}}},
-		{Rank: 0, Size: 2, Host: "a", Device: "host", PID: 7, State: "running", Culprit: -1, Calls: []Call{call(2, 8000, 0), call(1, 1000, 7000)}},
+			Calls:     []Call{call(1, 6000, 7100)},
+			Moments:   []Moment{{Name: "epoch 1", At: 5000, Peer: -1}},
+			Triggers:  []Trigger{{Writer: "proxy 1", Begin: 6100, End: 6400, Bytes: 128, Peer: 0, Queued: 2}, {Writer: "proxy 1", Begin: 6500, End: 6600, Peer: -1}},
+			Transfers: []Transfer{{Writer: "proxy 1", Peer: 0, Begin: 6200, End: 6700, Requests: 2, Bytes: 128}},
+			Puts:      []Put{{Channel: Channel{"world", "tcp", 0, 5}, At: 6050, Bytes: 100, Number: 3}, {Channel: Channel{"world", "tcp", 0, 5}, At: 6060, Bytes: 28, Number: 3, Signal: true}}},
+		{Rank: 0, Size: 2, Host: "a", Device: "host", PID: 7, State: "running", Culprit: -1, Calls: []Call{call(2, 8000, 0), call(1, 1000, 7000)},
+			Waits: []Wait{{Channel: Channel{"world", "tcp", 1, 5}, Begin: 1500, End: 6900, Number: 3}}},
 	}}
-	t.finish()
+	t.Finish()
 	return t
 }
 
@@ -43,6 +46,15 @@ func TestTracesAreReadAsTheyWereWritten(t *testing.T) {
 		for i := range want.Ranks {
 			t.Errorf("%+v: expected %+v", got.Ranks[i], want.Ranks[i])
 		}
+	}
+}
+
+// A wait is joined with the put whose signal ends it, and with all bytes that came with that.
+func TestWaitsAreJoinedWithPuts(t *testing.T) {
+	x := example()
+	w, puts := x.RankOf(0).Waits[0], x.RankOf(1).Puts
+	if w.Sent != 6060 || w.Bytes != 128 || puts[0].Got != 0 || puts[1].Got != 6900 {
+		t.Errorf("%+v and %+v: expected 128 bytes, sent at 6060 and got at 6900", w, puts)
 	}
 }
 
@@ -130,5 +142,104 @@ func TestOldFlightsMakeRoom(t *testing.T) {
 	}
 	if _, err := ReadAll([]string{last}); err != nil {
 		t.Error(err)
+	}
+}
+
+// slowExample is a job of four ranks over tcp, each of which sends to all others; some puts take longer.
+func slowExample(took func(from, to, n int) int64) *Trace {
+	t := &Trace{Job: "j"}
+	for r := range 4 {
+		t.Ranks = append(t.Ranks, &Rank{Rank: r, Size: 4})
+	}
+	for from := range 4 {
+		for to := range 4 {
+			for n := range 20 {
+				if from == to {
+					continue
+				}
+				c := Channel{Comm: "world", Transport: "tcp", Peer: to, Semaphore: from}
+				at := int64(n+1) * 100_000_000
+				t.Ranks[from].Puts = append(t.Ranks[from].Puts, Put{Channel: c, At: at, Bytes: 3000, Number: uint32(n), Signal: true})
+				c.Peer = from
+				t.Ranks[to].Waits = append(t.Ranks[to].Waits, Wait{Channel: c, Begin: at - 50_000, End: at + took(from, to, n), Number: uint32(n)})
+			}
+		}
+	}
+	t.Finish()
+	return t
+}
+
+// A link is slow by its middle put, against the other links. Neither a few puts that took long make one slow, nor a rank that begins
+// to wait when the data has long been there.
+func TestSlowLinks(t *testing.T) {
+	usual := func(n int) int64 { return 100_000 + int64(n)*1000 }
+	for name, x := range map[string]struct {
+		took func(from, to, n int) int64
+		want string
+	}{
+		"none": {func(_, _, n int) int64 { return usual(n) }, ""},
+		"one": {func(from, to, n int) int64 {
+			if from == 1 && to == 3 {
+				return 5_000_000
+			}
+			return usual(n)
+		}, "the link from rank 1 to rank 3 over tcp is slower than its kind: 20 puts of up to 4 KiB took 5ms in the middle, and 110µs over 11 other links of tcp"},
+		"a few puts": {func(from, to, n int) int64 {
+			if from == 1 && to == 3 && n < 8 {
+				return 50_000_000
+			}
+			return usual(n)
+		}, ""},
+		"a little": {func(from, to, n int) int64 {
+			if from == 1 && to == 3 {
+				return 250_000
+			}
+			return usual(n)
+		}, ""},
+	} {
+		s := slowExample(x.took).Tell()
+		if got := strings.Join(s.SlowLinks(), "\n"); got != x.want || len(s.Links) != 12 {
+			t.Errorf("%s: %d links, %q: expected 12, %q", name, len(s.Links), got, x.want)
+		}
+	}
+	late := slowExample(func(_, _, n int) int64 { return usual(n) })
+	for i := range late.Ranks[2].Waits { // they end as they did, since the rank came late
+		w := &late.Ranks[2].Waits[i]
+		w.Begin, w.End = w.End+20_000_000, w.End+20_001_000
+	}
+	late.Finish()
+	if lines := late.Tell().SlowLinks(); len(lines) > 0 {
+		t.Errorf("a rank that waits late: %q", lines)
+	}
+}
+
+// The stories of two parts of a job, merged, are that of the whole.
+func TestStoriesAreMerged(t *testing.T) {
+	whole := slowExample(func(from, to, n int) int64 { return int64(from+to+n) * 1000 })
+	want := whole.Tell()
+	parts := [2]*Trace{{Job: "j"}, {Job: "j"}}
+	for _, r := range whole.Ranks {
+		for i := range parts {
+			p := &Rank{Rank: r.Rank, Size: 4}
+			for _, x := range r.Puts {
+				if int(x.Number)%2 == i {
+					p.Puts = append(p.Puts, x)
+				}
+			}
+			for _, x := range r.Waits {
+				if int(x.Number)%2 == i {
+					p.Waits = append(p.Waits, x)
+				}
+			}
+			parts[i].Ranks = append(parts[i].Ranks, p)
+		}
+	}
+	for _, p := range parts {
+		p.Finish()
+	}
+	got := parts[0].Tell()
+	got.Merge(parts[1].Tell())
+	if !reflect.DeepEqual(got.Links, want.Links) {
+		t.Errorf("%+v: expected %+v", got.Links, want.Links)
 	}
 }

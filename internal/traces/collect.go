@@ -1,4 +1,4 @@
-package sight
+package traces
 
 import (
 	"slices"
@@ -16,6 +16,8 @@ type Collector struct {
 	mu   sync.Mutex
 	logs map[place]*log
 	room int // for further records
+	sums bool
+	sum  *Story // of the records that were dropped
 	stop chan struct{}
 	done sync.WaitGroup
 }
@@ -86,6 +88,37 @@ func (c *Collector) Poll() {
 			c.read(m, v)
 		}
 	}
+	if c.sums && c.room < mostRecords-manyRecords {
+		c.sum = c.tell("")
+		c.forget()
+	}
+}
+
+// manyRecords is how many are kept where numbers are enough.
+const manyRecords = 200_000
+
+// Summarize has the collector drop records, once there are many, and keep what a story says of them.
+func (c *Collector) Summarize() { c.sums = true }
+
+// Tell is the story of all that was read of a job; "" is any.
+func (c *Collector) Tell(job string) *Story {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.tell(job)
+	if c.sums { // they count once
+		c.sum = s
+		c.forget()
+	}
+	return s
+}
+
+func (c *Collector) tell(job string) *Story {
+	s := c.trace(job).Tell()
+	if c.sum == nil {
+		return s
+	}
+	c.sum.Merge(s)
+	return c.sum
 }
 
 func (c *Collector) read(memory int, v *observe.View) {
@@ -119,33 +152,53 @@ func (c *Collector) read(memory int, v *observe.View) {
 	}
 }
 
+// Forget drops the records that were read so far.
+func (c *Collector) Forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forget()
+}
+
+func (c *Collector) forget() {
+	for _, l := range c.logs {
+		l.events, l.lost = nil, 0
+	}
+	c.room = mostRecords
+}
+
 // Trace puts together what was read of a job; "" is any.
 func (c *Collector) Trace(job string) *Trace {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.trace(job)
+}
+
+func (c *Collector) trace(job string) *Trace {
 	t := &Trace{Job: job}
 	var all []observe.Info
+	var mine []*log
 	for _, l := range c.logs {
 		all = append(all, l.info)
-	}
-	for _, l := range c.logs {
-		if job != "" && l.info.Job != job {
-			continue
+		if job == "" || l.info.Job == job {
+			mine = append(mine, l)
 		}
-		t.Job = l.info.Job
-		t.Ranks = append(t.Ranks, l.rank(all))
 	}
-	t.finish()
+	world := worlds(mine)
+	for _, l := range mine {
+		t.Job = l.info.Job
+		t.Ranks = append(t.Ranks, l.rank(all, world))
+	}
+	t.Finish()
 	return t
 }
 
-func (l *log) rank(all []observe.Info) *Rank {
+func (l *log) rank(all []observe.Info, world worldOf) *Rank {
 	clock := clockOf(&l.info, all)
 	r := &Rank{
 		Rank: l.info.Rank, Size: l.info.Size, Host: l.info.Host, Device: l.info.Device, PID: l.info.PID,
 		State: observe.StateName(l.info.State), Failure: l.info.Failure, Culprit: l.info.Culprit, ClockError: clock.Error, Lost: l.lost,
 	}
-	b := builder{log: l, clock: clock, rank: r, open: map[int]*Call{}}
+	b := builder{log: l, clock: clock, rank: r, world: world, open: map[int]*Call{}, begun: map[string]int64{}, waits: map[uint64]int64{}, posts: map[peerOf][]post{}}
 	for _, e := range l.events {
 		for i := range e.records {
 			b.add(e.writer, &e.records[i])
@@ -155,13 +208,40 @@ func (l *log) rank(all []observe.Info) *Rank {
 	return r
 }
 
+// Standing is a rank without records: where it is in each communicator, also in those of which it has begun no call.
+func Standing(info observe.Info, states []observe.State) *Rank {
+	l := log{info: info, states: states}
+	r := l.rank(nil, nil)
+	for _, x := range states {
+		if x.Begun == 0 { // it is behind others that have begun a call
+			r.Calls = append(r.Calls, Call{Comm: x.Name, End: 1, Guess: true})
+		}
+	}
+	return r
+}
+
 // builder makes calls of records.
 type builder struct {
 	log   *log
 	clock observe.Clock
 	rank  *Rank
+	world worldOf
 	open  map[int]*Call // by communicator
 	begun map[string]int64
+	waits map[uint64]int64  // that have begun, by signal
+	posts map[peerOf][]post // that are not complete
+}
+
+// peerOf is what a proxy has under way to one peer.
+type peerOf struct {
+	writer string
+	peer   int
+}
+
+// post is one request of that.
+type post struct {
+	number, bytes uint64
+	at            int64
 }
 
 func (b *builder) name(n uint16) string {
@@ -199,14 +279,26 @@ func (b *builder) add(writer string, x *observe.Record) {
 			b.close(board)
 		}
 	case observe.Trigger | observe.Begin:
-		if b.begun == nil {
-			b.begun = map[string]int64{}
-		}
 		b.begun[writer] = at
 	case observe.Trigger | observe.End:
 		if from, ok := b.begun[writer]; ok {
-			b.rank.Triggers = append(b.rank.Triggers, Trigger{Writer: writer, Begin: from, End: at, Bytes: x.Bytes})
+			b.rank.Triggers = append(b.rank.Triggers, Trigger{Writer: writer, Begin: from, End: at, Bytes: x.Bytes, Peer: int(x.Peer), Queued: int(x.Block)})
 			delete(b.begun, writer)
+		}
+	case observe.Posted | observe.Instant:
+		b.posted(peerOf{writer, int(x.Peer)}, post{x.Call, x.Bytes, at})
+	case observe.Completed | observe.Instant:
+		b.completed(peerOf{writer, int(x.Peer)}, x.Call, at)
+	case observe.Put | observe.Instant, observe.Signal | observe.Instant:
+		c, n := b.channel(x)
+		b.rank.Puts = append(b.rank.Puts, Put{Channel: c, At: at, Bytes: x.Bytes, Number: n, Signal: x.Event.Kind() == observe.Signal})
+	case observe.Wait | observe.Begin:
+		b.waits[x.Call] = at
+	case observe.Wait | observe.End:
+		if from, ok := b.waits[x.Call]; ok {
+			c, n := b.channel(x)
+			b.rank.Waits = append(b.rank.Waits, Wait{Channel: c, Begin: from, End: at, Number: n})
+			delete(b.waits, x.Call)
 		}
 	default:
 		m := Moment{Name: x.Event.String(), At: at, Peer: int(x.Peer)}
@@ -217,6 +309,48 @@ func (b *builder) add(writer string, x *observe.Record) {
 			m.Name = "joined"
 		}
 		b.rank.Moments = append(b.rank.Moments, m)
+	}
+}
+
+// channel is that of a record of the host, and the number of its signal.
+func (b *builder) channel(x *observe.Record) (Channel, uint32) {
+	name, semaphore, n := observe.FlowOf(x.Call)
+	comm := b.name(uint16(name))
+	return Channel{Comm: comm, Transport: b.name(x.Block), Peer: b.world.rank(comm, int(x.Peer)), Semaphore: semaphore}, n
+}
+
+// mostPosts bounds what is kept of requests of which no completion is heard: those without a flush.
+const mostPosts = 1 << 16
+
+func (b *builder) posted(u peerOf, p post) {
+	if len(b.posts[u]) < mostPosts {
+		b.posts[u] = append(b.posts[u], p)
+	}
+}
+
+// completed ends the transfer of all requests up to a number.
+func (b *builder) completed(u peerOf, number uint64, at int64) {
+	x := Transfer{Writer: u.writer, Peer: u.peer, End: at}
+	list := b.posts[u]
+	for len(list) > 0 && list[0].number <= number {
+		if x.Requests == 0 {
+			x.Begin = list[0].at
+		}
+		x.Requests++
+		x.Bytes += list[0].bytes
+		list = list[1:]
+	}
+	b.posts[u] = list
+	if n := len(b.rank.Transfers); n > 0 && x.Requests > 0 { // slices of one track do not overlap
+		for i := n - 1; i >= 0; i-- {
+			if y := &b.rank.Transfers[i]; y.Writer == u.writer && y.Peer == u.peer {
+				x.Begin = max(x.Begin, y.End)
+				break
+			}
+		}
+	}
+	if x.Requests > 0 {
+		b.rank.Transfers = append(b.rank.Transfers, x)
 	}
 }
 
@@ -250,4 +384,28 @@ func (b *builder) end() {
 		}
 		b.rank.Calls = append(b.rank.Calls, c)
 	}
+}
+
+// worldOf turns the ranks of a communicator into those of the job.
+type worldOf map[string]map[int]int
+
+// worlds knows them from the states of all ranks.
+func worlds(logs []*log) worldOf {
+	all := worldOf{}
+	for _, l := range logs {
+		for _, s := range l.states {
+			if all[s.Name] == nil {
+				all[s.Name] = map[int]int{}
+			}
+			all[s.Name][s.Rank] = l.info.Rank
+		}
+	}
+	return all
+}
+
+func (w worldOf) rank(comm string, rank int) int {
+	if r, known := w[comm][rank]; known {
+		return r
+	}
+	return rank
 }

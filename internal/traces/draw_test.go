@@ -1,4 +1,4 @@
-package sight
+package traces
 
 import (
 	"encoding/xml"
@@ -45,7 +45,7 @@ func TestDrawing(t *testing.T) {
 		}
 		trace.Ranks = append(trace.Ranks, r)
 	}
-	trace.finish()
+	trace.Finish()
 	text, bars := drawn(t, trace)
 	if bars[workColor] != 21 || bars[waitColor] != 11 { // one of each is the key
 		t.Errorf("%v: expected 21 calls and 11 waits", bars)

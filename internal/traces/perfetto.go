@@ -1,4 +1,4 @@
-package sight
+package traces
 
 import (
 	"cmp"
@@ -72,8 +72,10 @@ type event struct {
 const (
 	trackRank  = 0
 	trackLife  = 1
-	trackComms = 16  // and following
-	trackProxy = 256 // and following
+	trackComms = 16   // and following
+	trackProxy = 256  // and following
+	trackUnder = 1024 // and following: what proxies have under way
+	trackPorts = 4096 // and following: channels
 )
 
 func track(rank, n int) uint64 { return uint64(rank+1)<<16 | uint64(n) }
@@ -89,6 +91,8 @@ func (t *Trace) WritePerfetto(w io.Writer) error {
 		all = append(all, t.lifeOf(r, &b)...)
 		all = append(all, callsOf(r, waiters, &b)...)
 		all = append(all, triggersOf(r, &b)...)
+		all = append(all, transfersOf(r, &b)...)
+		all = append(all, channelsOf(r, &b)...)
 	}
 	// Events of one track come in their order, also those of one time.
 	slices.SortStableFunc(all, func(x, y event) int { return cmp.Compare(x.at, y.at) })
@@ -205,30 +209,6 @@ func (c *Call) parts(id uint64, rank int) []event {
 		work[0].flowEnds = []uint64{flow(c, rank)}
 	}
 	return append(append(all, work...), event{at: c.End, kind: typeEnd, track: id})
-}
-
-// triggersOf is a track for each proxy.
-func triggersOf(r *Rank, b *[]byte) []event {
-	var writers []string
-	var all []event
-	for i := range r.Triggers {
-		x := &r.Triggers[i]
-		n := slices.Index(writers, x.Writer)
-		if n < 0 {
-			n = len(writers)
-			writers = append(writers, x.Writer)
-			*b = appendTrack(*b, track(r.Rank, trackProxy+n), track(r.Rank, trackRank), x.Writer, 0, false)
-		}
-		id := track(r.Rank, trackProxy+n)
-		name := "put"
-		if x.Bytes == 0 {
-			name = "signal"
-		}
-		all = append(all,
-			event{at: x.Begin, kind: typeBegin, track: id, name: name, category: "trigger", notes: []note{{name: "bytes", number: int64(x.Bytes)}}},
-			event{at: x.End, kind: typeEnd, track: id})
-	}
-	return all
 }
 
 // appendTrack appends the description of a track. The first packet of a trace begins its state.

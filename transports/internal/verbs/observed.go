@@ -1,0 +1,25 @@
+package verbs
+
+import (
+	"math"
+
+	"github.com/mscclpp-go/mscclpp/framework/observe"
+)
+
+// performObserved is perform, with records of when it began and ended. By its end the adapter has the requests.
+func (p *proxy) performObserved(w *operation, pos uint64) error {
+	peer, depth := w.peer(), uint16(min(p.ring.Depth(), math.MaxUint16))
+	p.records.Write(observe.Trigger|observe.Begin, pos, w.bytes, depth, peer)
+	err := p.perform(w, pos)
+	p.records.Write(observe.Posted|observe.Instant, pos, w.bytes, 0, peer)
+	p.records.Write(observe.Trigger|observe.End, pos, w.bytes, depth, peer)
+	return err
+}
+
+// peer is the rank to which a checked trigger leads.
+func (w *operation) peer() int {
+	if w.dst != nil {
+		return w.dst.flow.peer
+	}
+	return w.s.flow.peer
+}
