@@ -36,7 +36,7 @@ mkdir -p "$out/tools"
 "$go" build -o "$out/tools/mscclpp-kernels" ./cmd/mscclpp-kernels
 # Kernels for GPUs are those of the tree. Older than their sources they are refused
 # over there, which is late.
-for owner in collectives/image:collectives/image collectives/internal/scaling/kernels:collectives/internal/scaling/image plan/image:plan/image inference/image:inference/image framework/kernel/actor/kernels:framework/kernel/actor/image; do
+for owner in collectives/image:collectives/image collectives/internal/scaling/kernels:collectives/internal/scaling/image plan/image:plan/image inference/image:inference/image inference/moe/image:inference/moe/image framework/kernel/actor/kernels:framework/kernel/actor/image; do
 	if ! why=$("$out/tools/mscclpp-kernels" check --clang /nonexistent --spec "${owner%:*}/kernels.json" --target sm_80,sm_90 --out "${owner#*:}" 2>&1); then
 		printf '%s\n' "$why" | head -n 3 >&2
 		echo "dist-gpu: build them: mscclpp-kernels build --spec ${owner%:*}/kernels.json --target gpu --out ${owner#*:}" >&2

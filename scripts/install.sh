@@ -59,7 +59,7 @@ Libs: -L\${libdir} -lmscclpp
 Cflags: -I\${includedir}
 END
 install -m 644 LICENSE THIRD_PARTY_NOTICES "$root/share/doc/mscclpp"
-for d in collectives/kernels plan/kernels inference/kernels collectives/image transports/shm/kernels framework/kernel/actor/kernels framework/device/conformance/kernels; do
+for d in collectives/kernels plan/kernels inference/kernels inference/moe/kernels collectives/image transports/shm/kernels framework/kernel/actor/kernels framework/device/conformance/kernels; do
 	install -d "$root/share/mscclpp/$d"
 	for f in "$d"/*.h "$d"/*.cc "$d"/kernels.json; do
 		[ ! -e "$f" ] || install -m 644 "$f" "$root/share/mscclpp/$d"

@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.."
 verb=${1:-build}
 cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/mscclpp-go
 folders=
-for manifest in collectives/image collectives/internal/*/image plan/image inference/image framework/kernel/actor/image transports/*/image; do
+for manifest in collectives/image collectives/internal/*/image plan/image inference/image inference/moe/image framework/kernel/actor/image transports/*/image; do
 	[ ! -f "$manifest/manifest.json" ] || folders="$folders --images $manifest"
 done
 
@@ -52,7 +52,7 @@ if [ "$verb" = registers ]; then
 	exit 0
 fi
 found=0
-for spec in transports/*/kernels/kernels.json collectives/image/kernels.json collectives/internal/scaling/kernels/kernels.json plan/image/kernels.json inference/image/kernels.json framework/kernel/actor/kernels/kernels.json framework/device/hip/kernels/kernels.json; do
+for spec in transports/*/kernels/kernels.json collectives/image/kernels.json collectives/internal/scaling/kernels/kernels.json plan/image/kernels.json inference/image/kernels.json inference/moe/image/kernels.json framework/kernel/actor/kernels/kernels.json framework/device/hip/kernels/kernels.json; do
 	[ -f "$spec" ] || continue
 	# The actor is for tests, which build what they need of it for the CPU. Transports
 	# build the collectives for the CPU as part of their own.

@@ -21,6 +21,7 @@ var families = []struct {
 	{"move", []string{""}},
 	{kernellist.Plan, kernellist.Types()},
 	{kernellist.Inference, kernellist.InferenceTypes()},
+	{kernellist.MoE, kernellist.MoETypes()},
 	{kernellist.Actor, []string{""}},
 }
 
@@ -43,6 +44,7 @@ var kernels = sync.OnceValue(func() []framework.KernelInfo {
 		list("move", "barrier", "signal", framework.KindMemory),
 		list(kernellist.Plan, kernellist.Plan, "execute", framework.KindMemory),
 		list(kernellist.Inference, kernellist.Inference, "allreduce_norm", framework.KindMemory),
+		list(kernellist.MoE, kernellist.MoE, "dispatch combine", framework.KindMemory),
 		[]framework.KernelInfo{kernellist.ActorOver(framework.KindMemory, framework.KindPort, framework.KindSwitch)},
 	)
 })

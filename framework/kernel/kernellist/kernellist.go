@@ -40,10 +40,14 @@ const (
 	Plan = "plan"
 	// Inference are kernels that add up and do what follows in a model, and their family: an image for each type that models have.
 	Inference = "inference"
+	// MoE are kernels that bring rows to experts and back, and their family.
+	MoE = "moe"
 )
 
 // Collectives lists everything that KernelInfo.Collective can be.
-func Collectives() []string { return append(collective.Names(), Steps, Transfers, Plan, Inference) }
+func Collectives() []string {
+	return append(collective.Names(), Steps, Transfers, Plan, Inference, MoE)
+}
 
 // Collective describes the kernel of an algorithm, for all types.
 func Collective(family, collective, algorithm string, channel framework.Kind) framework.KernelInfo {
@@ -56,6 +60,9 @@ func Collective(family, collective, algorithm string, channel framework.Kind) fr
 	}
 	if collective == Inference {
 		k.Types = InferenceTypes()
+	}
+	if collective == MoE {
+		k.Types = MoETypes()
 	}
 	return k
 }
@@ -95,6 +102,9 @@ func Types() []string {
 func InferenceTypes() []string {
 	return []string{kernel.Float32.String(), kernel.Float16.String(), kernel.BFloat16.String()}
 }
+
+// MoETypes are the names of the types of rows that experts take.
+func MoETypes() []string { return []string{kernel.BFloat16.String()} }
 
 // Ops names all reductions, in the order of their numbers.
 func Ops() []string {

@@ -1,0 +1,148 @@
+// Dispatch and combine on GPUs have this in common. The first block sends and compares the signatures of calls; others
+// send what is short, then rows; the last ones receive. A block waits for other ranks and never for one behind it.
+#ifndef MSCCLPP_INFERENCE_MOE_BLOCK_H_
+#define MSCCLPP_INFERENCE_MOE_BLOCK_H_
+
+#include "moe_places.h"
+
+namespace mscclpp {
+namespace inference {
+
+#if !MSCCLPP_TARGET_CPU
+constexpr uint32_t kMoeRoom = 1024;  // words of a block; not fewer than it has threads
+
+struct MoeBlock {
+  const MoeArgs& a;
+  MoePlaces at;
+  uint32_t kind, tid, nthreads;
+  uint32_t* words;
+  bool ok;
+
+  MSCCLPP_DEVICE MoeBlock(const MoeArgs& args, uint32_t which, uint64_t launch)
+      : a(args), at(args, launch), kind(which), tid(thread_id()), nthreads(block_dim()), words(room(args)), ok(true) {}
+
+  static MSCCLPP_DEVICE uint32_t* room(const MoeArgs& args) {
+#if MSCCLPP_TARGET_GPU
+    (void)args;
+    static __attribute__((shared)) uint32_t shared[kMoeRoom];
+    return shared;
+#else
+    return args.room + block_id() * kMoeRoom;
+#endif
+  }
+
+  template <class F>
+  MSCCLPP_DEVICE bool wait(uint32_t channel, uint32_t peer, F ready) const { return wait_brief(a.control, at.site(channel, peer, at.launch), ready); }
+
+  MSCCLPP_DEVICE bool flagged(uint32_t& value, const LL8Packet* p, uint32_t channel, uint32_t peer) const {
+    const uint32_t number = at.number;
+    uint32_t got = 0;
+    const bool came = wait(channel, peer, [&got, p, number] { return pollPacket(p, number, got); });
+    value = got;
+    return came;
+  }
+
+  // A packet of a row: it is looked at before other waits, and here waited for; the sentinel is put back.
+  MSCCLPP_DEVICE Vec16 receive(char* p, uint32_t peer, Vec16 got) {
+    if (!whole(got) && ok) {
+      Vec16 seen = got;
+      ok = wait(kMoeRows, peer, [p, &seen] {
+        seen = load16_packet(p);
+        return whole(seen);
+      });
+      got = seen;
+    }
+    clear(p);
+    return got;
+  }
+
+  // begin waits until all ranks have read what is in this launch's half.
+  MSCCLPP_DEVICE bool begin() {
+    const uint64_t before = at.launch_before();
+    for (uint32_t r = tid; r < a.ranks; r += nthreads) {
+      const uint64_t* word = at.ack(kind, r, a.rank);
+      if (r == a.rank || load_acquire(word) >= before) continue;
+      ok = MSCCLPP_ACQUIRED(wait_brief(a.control, at.site(kMoeAcks, r, before), [word, before] { return MSCCLPP_POLL(word) >= before; })) && ok;
+    }
+    ok = block_sync_and(ok);
+    return ok;
+  }
+
+  MSCCLPP_DEVICE void notify() const {
+    for (uint32_t r = tid; r < a.ranks; r += nthreads) store8_packet(at.notice(kind, a.rank, r), moe_pair(a.signature, at.number));
+  }
+  // compare ends the launch if a rank has begun another call.
+  MSCCLPP_DEVICE void compare() {
+    for (uint32_t r = tid; r < a.ranks; r += nthreads) {
+      const uint64_t* word = at.notice(kind, r, a.rank);
+      const uint32_t number = at.number;
+      uint64_t got = 0;
+      if (!wait(kMoeNotices, r, [word, number, &got] {
+            got = load8_packet(word);
+            return static_cast<uint32_t>(got >> 32) == number;
+          })) {
+        ok = false;
+        continue;
+      }
+      if (static_cast<uint32_t>(got) == a.signature) continue;
+      ok = false;
+      store_relaxed_device(&a.state->apart, r + 1);
+      detail::report(a.control, WaitSite{a.kernel, kMoeApart, r, a.signature}, static_cast<uint32_t>(got));
+      store_relaxed_device(&a.state->left, 1u);
+    }
+  }
+
+  // How many of every step-th choice from first on, before end, are an expert.
+  MSCCLPP_DEVICE uint32_t matches(uint32_t first, uint32_t end, uint32_t step, int64_t expert) const {
+    constexpr uint32_t kAtOnce = 8;
+    uint32_t n = 0, i = first;
+    for (; i + (kAtOnce - 1) * step < end; i += kAtOnce * step) {
+      int64_t v[kAtOnce];
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < kAtOnce; ++k) v[k] = at.index(i + k * step);
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < kAtOnce; ++k) n += v[k] == expert ? 1u : 0u;
+    }
+    for (; i < end; i += step) n += at.index(i) == expert ? 1u : 0u;
+    return n;
+  }
+};
+
+// run has each block do its part, and the last one keep the books.
+template <class Work>
+MSCCLPP_DEVICE void moe_run(const MoeArgs& a, uint32_t kind) {
+  await_previous();
+  release_next();
+  MoeState* s = a.state;
+  const bool sends = (a.flags & kMoeSend) != 0, receives = (a.flags & kMoeReceive) != 0;
+  const uint64_t sent = load_relaxed_device(&s->sent[kind]), launch = sends ? sent + 1 : sent - a.behind;
+  Work work(a, launch);
+  work.ok = load_relaxed_device(&s->left) == 0;  // threads of a block that differ meet at the same barriers
+  const uint32_t b = block_id(), short_ones = 1 + a.headers_by, counting = short_ones + a.counters, sending = counting + a.senders;
+  if (b == 0) {
+    if (sends && work.begin()) work.notify();
+    if (receives) work.books();
+  } else if (b < short_ones) {
+    work.headers(b - 1);
+  } else if (b < counting) {
+    work.count(b - short_ones);
+  } else if (b < sending) {
+    work.send(b - counting);
+  } else {
+    work.collect(b - sending, grid_dim() - sending);
+  }
+  const bool ok = block_sync_and(work.ok);
+  if (thread_id() != 0) return;
+  if (!ok) store_release_device(&s->left, 1u);
+  if (fetch_add_acq_rel_device(&s->finished, 1u) != grid_dim() - 1) return;
+  store_relaxed_device(&s->finished, 0u);
+  if (receives && load_relaxed_device(&s->left) == 0) {
+    for (uint32_t r = 0; r < a.ranks; ++r) store_release(work.at.ack(kind, a.rank, r), launch);
+  }
+  if (sends) store_release_device(&s->sent[kind], launch);
+}
+#endif
+
+}  // namespace inference
+}  // namespace mscclpp
+#endif  // MSCCLPP_INFERENCE_MOE_BLOCK_H_

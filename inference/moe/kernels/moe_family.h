@@ -1,0 +1,34 @@
+// Rows go to the ranks of the experts that their tokens have chosen, and what these make of them comes back: one image for each type.
+#ifndef MSCCLPP_INFERENCE_MOE_FAMILY_H_
+#define MSCCLPP_INFERENCE_MOE_FAMILY_H_
+
+#include "moe_combine.h"
+#include "moe_dispatch.h"
+#include "moe_host.h"
+
+namespace mscclpp {
+namespace inference {
+
+template <class T>
+MSCCLPP_DEVICE void moe_dispatch(const MoeArgs& a) {
+#if MSCCLPP_TARGET_CPU
+  moe_on_host<HostDispatch<T>>(a, kDispatch);
+#else
+  moe_run<Dispatch<T>>(a, kDispatch);
+#endif
+}
+template <class T>
+MSCCLPP_DEVICE void moe_combine(const MoeArgs& a) {
+#if MSCCLPP_TARGET_CPU
+  moe_on_host<HostCombine<T>>(a, kCombine);
+#else
+  moe_run<Combine<T>>(a, kCombine);
+#endif
+}
+
+MSCCLPP_KERNEL(mscclpp_moe_dispatch, MoeArgs, args) { moe_dispatch<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_moe_combine, MoeArgs, args) { moe_combine<Element>(args); }
+
+}  // namespace inference
+}  // namespace mscclpp
+#endif  // MSCCLPP_INFERENCE_MOE_FAMILY_H_

@@ -1,0 +1,231 @@
+package moe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+)
+
+var operations = [2]string{"dispatch", "combine"}
+
+// Dispatch sends the rows of tokens to the ranks of their experts. On the host it returns when this rank is done; on a GPU the kernel is on
+// the stream then.
+func (b *Buffer) Dispatch(c *DispatchCall) error {
+	if err := c.check(b); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sizesOf(c.Tokens, c.Hidden, c.TopK, c.slots(b), c.Index64)
+	a := &b.args
+	a.RowScales = uint32(c.rowScales())
+	a.Input, a.Scales, a.Indices, a.Factors = uintptr(c.Input), uintptr(c.Scales), uintptr(c.Indices), uintptr(c.Weights)
+	a.Output, a.OutputScales, a.Sources, a.Ranges = uintptr(c.Output), uintptr(c.OutputScales), uintptr(c.Sources), uintptr(c.Ranges)
+	a.Received, a.Statistics, a.RowsOfTokens = uintptr(c.Received), uintptr(c.Statistics), uintptr(c.Handle)
+	units := c.Hidden * 2 / 16
+	if c.Format != BFloat16 {
+		units /= 2
+	}
+	a.Flags |= flagIf(castRows, c.Format == CastE4M3) | flagIf(bytesSent, c.Format == GivenE4M3) | flagIf(roundScale, c.RoundScale) |
+		flagIf(exponents, c.Exponents) | flagIf(weighted, c.Weights != nil)
+	return b.call(dispatching, c.Phase, &c.Ticket, units, c.Stream)
+}
+
+// Combine sends the weighted sums of rows of experts to the ranks of their tokens, and adds them up.
+func (b *Buffer) Combine(c *CombineCall) error {
+	if err := c.check(b); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sizesOf(c.Tokens, c.Hidden, c.TopK, b.slots(c.Slots), c.Index64)
+	a := &b.args
+	a.RowScales = 0
+	a.Input, a.Scales, a.Indices, a.Factors = uintptr(c.Input), 0, uintptr(c.Indices), uintptr(c.Weights)
+	a.Output, a.OutputScales, a.Sources, a.Ranges = uintptr(c.Output), 0, 0, 0
+	a.Received, a.Statistics, a.RowsOfTokens = 0, 0, uintptr(c.Handle)
+	a.Flags |= flagIf(weighted, c.Weighted)
+	return b.call(combining, c.Phase, &c.Ticket, c.Hidden*2/16, c.Stream)
+}
+
+func flagIf(flag uint32, is bool) uint32 {
+	if is {
+		return flag
+	}
+	return 0
+}
+
+func (b *Buffer) sizesOf(tokens, hidden, topK, slots int, wide bool) {
+	a := &b.args
+	a.Tokens, a.Hidden, a.TopK, a.Slots = uint32(tokens), uint32(hidden), uint32(topK), uint32(slots)
+	a.Flags = flagIf(index64, wide)
+}
+
+// call makes a launch.
+func (b *Buffer) call(kind int, phase Phase, ticket *uint64, units int, s device.Stream) error {
+	op := operations[kind]
+	if b.closed {
+		return fmt.Errorf("%w: %s: the buffer was closed", framework.ErrClosed, op)
+	}
+	if err := b.comm.Check(); err != nil {
+		return err
+	}
+	a := &b.args
+	a.Behind = 0
+	if phase == Receive {
+		if *ticket == 0 || *ticket > b.issued[kind] || b.issued[kind]-*ticket > 1 {
+			return invalid(op, "ticket %d of %d: expected that of one of the last two sends", *ticket, b.issued[kind])
+		}
+		a.Behind = b.issued[kind] - *ticket
+	}
+	a.Signature = a.signature(kind)
+	a.Flags |= flagIf(sendPhase, phase != Receive) | flagIf(receivePhase, phase != Send)
+	k, err := b.code[kind].Load(b.comm, kernel.BFloat16)
+	if err != nil {
+		return err
+	}
+	marks := false
+	if !b.host {
+		if marks, err = b.order.Follow(b.comm.Device(), s); err != nil {
+			return err
+		}
+	}
+	if phase != Receive {
+		b.issued[kind]++
+		*ticket = b.issued[kind]
+	}
+	l := b.shape(kind, units)
+	l.Stream, b.used = s, true
+	b.running.Store(true)
+	err = k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
+	b.running.Store(false)
+	if marks {
+		err = errors.Join(err, b.order.Record())
+	}
+	if err != nil {
+		return err
+	}
+	return b.outcome(op)
+}
+
+// signature is a hash of what all ranks must have in common: the kernel compares it.
+func (a *moeArgs) signature(kind int) uint32 {
+	const prime = 16777619
+	sum := uint32(2166136261)
+	for _, x := range [6]uint32{uint32(kind), a.Hidden, a.Flags &^ index64, a.RowScales, a.Experts, a.MostTokens} {
+		for range 4 {
+			sum = (sum ^ x&0xff) * prime
+			x >>= 8
+		}
+	}
+	return sum
+}
+
+// few are the tokens up to which small blocks are faster.
+const few = 16
+
+// shape is that of a launch, and what its blocks do. Those that send come first, and wait for none of this launch.
+func (b *Buffer) shape(kind, units int) device.Launch {
+	a := &b.args
+	a.Parts, a.Counters, a.HeadersBy, a.Senders = 1, 0, 0, 0
+	l := device.Launch{Grid: 1, Block: 1, Overlap: true}
+	if b.host {
+		return l
+	}
+	const warp = 32
+	threads := 2 * warp
+	if int(a.Tokens) > few {
+		threads = 4 * warp
+	}
+	sms := max(1, b.comm.Device().Info().SMs)
+	most := sms * 1024 / threads
+	a.Parts = uint32((units + threads - 1) / threads)
+	rows := max(1, int(a.Tokens)) * int(a.Parts)
+	all := rows * int(a.Ranks)
+	collectors := 0
+	if a.Flags&sendPhase != 0 {
+		a.Senders = uint32(min(rows, most))
+		if kind == dispatching {
+			a.HeadersBy, a.Counters = min(a.Tokens, uint32(sms)), (a.Local*a.Ranks+warp-1)/warp
+		} else {
+			a.Senders = uint32(min(all, most))
+			if a.Flags&weighted == 0 {
+				a.HeadersBy = min((a.Tokens*a.TopK+uint32(threads)-1)/uint32(threads), uint32(sms))
+			}
+		}
+	}
+	if a.Flags&receivePhase != 0 {
+		collectors = min(rows, most)
+		if kind == dispatching {
+			collectors = min(all, most)
+		}
+	}
+	l.Grid, l.Block = 1+a.HeadersBy+a.Counters+a.Senders+uint32(collectors), uint32(threads)
+	return l
+}
+
+// outcome is how a launch on the host has ended.
+func (b *Buffer) outcome(op string) error {
+	if !b.host {
+		return nil
+	}
+	s := (*moeState)(at(b.private.Addr()))
+	var err error
+	switch {
+	case s.Left == 0:
+		return nil
+	case s.Apart != 0:
+		err = &framework.Error{Op: op, Peer: int(s.Apart) - 1, Err: fmt.Errorf("%w: it %s than rank %d", framework.ErrInvalid, anotherCall, b.comm.Rank())}
+	case s.Trouble == noExpert:
+		err = invalid(op, "token %d of rank %d has expert %d: expected -1 to %d", s.Place, b.comm.Rank(), int32(s.Seen), b.options.Experts-1)
+	case s.Trouble == overflow:
+		err = invalid(op, "expert %d, of rank %d, has room for %d rows, and was sent %d at least: expected more slots", s.Place, b.comm.Rank(), b.args.Slots, s.Seen)
+	}
+	if err != nil {
+		b.comm.Abort(err)
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), drainPatience)
+	defer cancel()
+	if err := b.comm.Cause(ctx); err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	return fmt.Errorf("%w: %s: a launch was left before its end", framework.ErrPeer, op)
+}
+
+// drainPatience is how long launches on a GPU may take to end by themselves.
+const drainPatience = 2 * time.Second
+
+// quiet waits until earlier launches, on a GPU, no longer use memory that is to be freed, if that is known: only the program
+// knows when graphs run.
+func (b *Buffer) quiet() error {
+	if b.host || !b.used {
+		return nil
+	}
+	ended, err := b.drained()
+	if ended || err != nil {
+		return err
+	}
+	b.comm.Abort(fmt.Errorf("%w: rank %d closes a buffer while a call of it runs", framework.ErrClosed, b.comm.Rank()))
+	_, err = b.drained() // an abort ends the kernels
+	return err
+}
+
+// drained waits for launches as long as they may take.
+func (b *Buffer) drained() (bool, error) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); time.Since(began) < drainPatience; <-tick.C {
+		busy, known, err := b.order.Pending(b.comm.Device())
+		if !busy || !known || err != nil {
+			return true, err
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,49 @@
+package moe
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/internal/ownkernel"
+	"github.com/mscclpp-go/mscclpp/internal/streamorder"
+)
+
+// Buffer is memory that the ranks have opened to each other, and the kernels. Calls are carried out one at a time, in the same
+// order on all ranks. It ends with the communicator.
+type Buffer struct {
+	comm    *comm.Communicator
+	options Options
+	local   int // experts of a rank
+	host    bool
+	number  uint32 // in reports of waits
+	unlist  func()
+
+	running atomic.Bool
+
+	mu      sync.Mutex
+	code    [2]ownkernel.Kernel
+	memory  *comm.Memory
+	shared  *comm.Symmetric
+	private device.Memory
+	args    moeArgs
+	order   streamorder.Order
+	used    bool
+	issued  [2]uint64
+	closed  bool
+}
+
+// HandleBytes is how much memory what combine has to know of a dispatch takes.
+func (b *Buffer) HandleBytes() uint64 {
+	n := uint64(b.comm.Size())
+	return 16*n + n*uint64(b.options.Tokens)*recordBytes
+}
+
+// slots are the rows that an expert has room for.
+func (b *Buffer) slots(wanted int) int {
+	if wanted == 0 {
+		return b.comm.Size() * b.options.Tokens
+	}
+	return wanted
+}
