@@ -84,18 +84,20 @@ func (j *job) describe(r *Request, rank int, element uint64) {
 
 // locate finds the exchanged memory of the buffers, and tells the request which of them there are.
 func (j *job) locate(c *comm.Communicator, rank int, call *engine.Call, element uint64) {
-	call.In, call.Out, call.Reached, call.NoCopies, call.NoWindow = engine.Buffer{}, engine.Buffer{}, 0, false, false
+	call.In, call.Out, call.Reached, call.NoCopies, call.NoWindow, call.NoPlace = engine.Buffer{}, engine.Buffer{}, 0, false, false, false
 	// A rank without one of the buffers answers like those that have it.
 	if j.collective != Broadcast {
 		if m, offset, ok := c.Find(uintptr(j.input), j.inCount*element); ok {
 			call.In.Memory, call.In.Offset = m, offset
 			call.Reached |= engine.ReachInputs
+			call.NoPlace = m.Unbindable()
 		}
 	}
 	if j.collective != Reduce || rank == j.root {
 		if m, offset, ok := c.Find(uintptr(j.output), j.outCount*element); ok {
 			call.Out.Memory, call.Out.Offset = m, offset
 			call.Reached |= engine.ReachOutputs
+			call.NoPlace = call.NoPlace || m.Unbindable()
 		}
 	}
 	needed := choose.Reaches[j.collective]

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -18,6 +19,11 @@ var casesOverSwitch = []string{
 	"allreduce,f64,sum,257,registered,algorithm=switch",
 	"allreduce,u64,sum,4167,offset=1,algorithm=switch",
 	"allreduce,i32,avg,0,algorithm=switch",
+	"allreduce,f32,sum,65536,registered,algorithm=switch_zerocopy",
+	"allreduce,bf16,avg,8335,in-place,registered,algorithm=switch_zerocopy",
+	"allreduce,u64,premulsum,257,registered,offset=1,algorithm=switch_zerocopy",
+	"reducescatter,f16,sum,4096,registered,algorithm=switch_zerocopy",
+	"allgather,i8,1024,registered,algorithm=switch_zerocopy",
 	"allreduce,i32,max,65536,in-place,registered,offset=1,algorithm=switch_minmax",
 	"allreduce,i64,min,4167,in-place,algorithm=switch_minmax",
 	"allreduce,u32,min,250,algorithm=switch_minmax",
@@ -42,26 +48,44 @@ var casesOverSwitch = []string{
 	"broadcast,f16,1,in-place,algorithm=switch",
 }
 
-// A job over the switch passes check, on emulated GPUs that execute the committed PTX. A real switch is left alone.
-func TestCheckOverTheSwitch(t *testing.T) {
-	library := emulated.Build(t)
+// overSwitch is a check of two ranks over the switch of emulated GPUs that execute the committed PTX.
+func overSwitch(t *testing.T, cases []string, env ...string) *exec.Cmd {
+	t.Helper()
 	args := []string{"-n", "2", "--set", "plugins.embed=nvls,cudaipc", "--transports", "nvls,cudaipc", "check", "--device", "cuda"}
-	for _, c := range casesOverSwitch {
-		t.Log(c)
+	for _, c := range cases {
 		args = append(args, "--case", c)
 	}
 	c := command(t, args...)
-	c.Env = append(c.Env, cuda.EnvLibrary+"="+library, emulated.EnvRun+"=ptx", emulated.EnvGPUs+"=2", emulated.EnvMemory+"=268435456",
-		"CUDA_VISIBLE_DEVICES=0,1", "NCCL_NVLS_ENABLE=1")
-	code, stdout, stderr := runs(c)
+	c.Env = append(append(c.Env, cuda.EnvLibrary+"="+emulated.Build(t), emulated.EnvRun+"=ptx", emulated.EnvGPUs+"=2", emulated.EnvMemory+"=268435456",
+		"CUDA_VISIBLE_DEVICES=0,1", "NCCL_NVLS_ENABLE=1"), env...)
+	return c
+}
+
+// A job over the switch passes check, on emulated GPUs that execute the committed PTX. A real switch is left alone.
+func TestCheckOverTheSwitch(t *testing.T) {
+	for _, c := range casesOverSwitch {
+		t.Log(c)
+	}
+	code, stdout, stderr := runs(overSwitch(t, casesOverSwitch))
 	if want := fmt.Sprintf("%d passed, 0 failed", len(casesOverSwitch)); code != 0 || !strings.Contains(stdout, want) {
 		t.Errorf("exit code %d, %s%s: expected %q", code, stdout, stderr, want)
 	}
 	// Without multicast there are no such algorithms.
-	c = command(t, "-n", "2", "--set", "plugins.embed=nvls,cudaipc", "--transports", "nvls,cudaipc", "check", "--device", "cuda", "--case", casesOverSwitch[0])
-	c.Env = append(c.Env, cuda.EnvLibrary+"="+library, emulated.EnvRun+"=ptx", emulated.EnvGPUs+"=2", emulated.EnvMemory+"=268435456",
-		"CUDA_VISIBLE_DEVICES=0,1", "NCCL_NVLS_ENABLE=0")
-	if code, stdout, stderr := runs(c); code == 0 || !strings.Contains(stdout, "switched off by NCCL_NVLS_ENABLE=0") {
+	if code, stdout, stderr := runs(overSwitch(t, casesOverSwitch[:1], "NCCL_NVLS_ENABLE=0")); code == 0 || !strings.Contains(stdout, "switched off by NCCL_NVLS_ENABLE=0") {
 		t.Errorf("without multicast: exit code %d, %s%s", code, stdout, stderr)
+	}
+}
+
+// A rank that dies while registered memory becomes a part of the window ends the job, which blames it, and waits for nothing.
+func TestDeathWhileMemoryIsBound(t *testing.T) {
+	registered := "allreduce,f32,sum,65536,registered,algorithm=switch_zerocopy"
+	for _, fault := range []string{"cuMulticastBindMem@1+1:die", "cuMulticastBindMem@0+1:die"} {
+		t.Run(fault, func(t *testing.T) {
+			dead := fault[len("cuMulticastBindMem@"):][:1]
+			code, stdout, stderr := runs(overSwitch(t, []string{registered}, emulated.EnvFaults+"="+fault))
+			if code == 0 || !strings.Contains(stdout+stderr, "rank "+dead) || !strings.Contains(stdout+stderr, "killed") {
+				t.Errorf("exit code %d, %s%s: expected a failure by the death of rank %s", code, stdout, stderr, dead)
+			}
+		})
 	}
 }

@@ -25,6 +25,8 @@ const (
 	atResult    = atScratch + 8<<32
 	atSpare     = atScratch + 9<<32
 	atWindow    = 1 << 45
+	toInput     = 1 << 32 // from the window's beginning: registered inputs and outputs are ranges of it
+	toOutput    = 2 << 32
 	windowHalf  = 4096
 	windowBytes = 2 * windowHalf
 	packetBytes = 4096 // of the window, behind the data
@@ -41,6 +43,7 @@ type shape struct {
 	lanes       uint32 // 0: as many as blocks
 	chunk       uint64 // at most so many bytes in a step; 0: as many as fit
 	caller      int    // when its kernel runs
+	placed      bool   // inputs and outputs are parts of the window
 }
 
 // job is the memory and the arguments of one case, as the engine would have them.
@@ -75,7 +78,7 @@ func newJob(t testing.TB, s *interpret.Session, x shape, in, out uint64) *job {
 			bytes uint64
 		}{
 			{"scratch", atScratch, j.geometry.Total}, {"state", atState, kernelargs.StateBytes}, {"control", atControl, uint64(unsafe.Sizeof(kernel.WaitControl{}))},
-			{"input", atInput, in}, {"output", atOutput, out}, {"source", atSource, in * uint64(x.launches)}, {"result", atResult, out * uint64(x.launches)}, {"spare", atSpare, j.pipeBytes()}, {"copy", atCopy, windowBytes + packetBytes + 128}, {"counter", atCounter, 8},
+			{"input", atInput, j.mapped(in)}, {"output", atOutput, j.mapped(out)}, {"source", atSource, in * uint64(x.launches)}, {"result", atResult, out * uint64(x.launches)}, {"spare", atSpare, j.pipeBytes()}, {"copy", atCopy, windowBytes + packetBytes + 128}, {"counter", atCounter, 8},
 		} {
 			if m.bytes > 0 {
 				must(t, m.name, s.Memory(r, fmt.Sprintf("%s-of-rank-%d", m.name, r), at(m.base, r), m.bytes))
@@ -83,12 +86,30 @@ func newJob(t testing.TB, s *interpret.Session, x shape, in, out uint64) *job {
 		}
 		j.common = append(j.common, j.commonOf(r))
 	}
-	copies := make([]uint64, x.ranks)
-	for r := range copies {
-		copies[r] = at(atCopy, r)
+	j.windowOver(t, "window", atWindow, windowBytes+packetBytes+128, atCopy)
+	if x.placed {
+		j.windowOver(t, "window-of-inputs", atWindow+toInput, j.mapped(in), atInput)
+		j.windowOver(t, "window-of-outputs", atWindow+toOutput, j.mapped(out), atOutput)
 	}
-	must(t, "window", s.Window("window", atWindow, windowBytes+packetBytes+128, copies))
 	return j
+}
+
+// mapped is the size of a buffer's region: the last word of a part of a window is there whole.
+func (j *job) mapped(bytes uint64) uint64 {
+	if j.placed {
+		return (bytes + 15) / 16 * 16
+	}
+	return bytes
+}
+
+// windowOver makes a window over the regions of all ranks.
+func (j *job) windowOver(t testing.TB, name string, window, bytes, region uint64) {
+	t.Helper()
+	copies := make([]uint64, j.ranks)
+	for r := range copies {
+		copies[r] = at(region, r)
+	}
+	must(t, name, j.session.Window(name, window, bytes, copies))
 }
 
 // pipeBytes is the size of the pipes in the memory of a rank.
@@ -127,6 +148,12 @@ func (j *job) args(e *entry, rank int, count uint64, n int) *kernelargs.Args {
 		Common: j.common[rank], Input: uintptr(at(atInput, rank)), Output: uintptr(at(atOutput, rank)), Count: count,
 		Chunk: j.geometry.StageSlot, Type: uint32(e.dtype), Op: uint32(j.op), Root: j.root(), Element: uint32(element), Scale: 1, Window: j.window(rank),
 		Memory: traits.Memories(1, 2),
+	}
+	if j.placed {
+		a.InputOffset, a.OutputOffset = toInput, toOutput
+		if n%2 == 1 { // ranks are in different memory, and go by copies
+			a.Memory += uint64(rank)
+		}
 	}
 	a.Signature = j.signature(e, count)
 	for r := range j.ranks {

@@ -11,6 +11,8 @@ namespace collectives {
 
 #if MSCCLPP_TARGET_GPU
 MSCCLPP_KERNEL(mscclpp_allreduce_switch, Args, args) { window_twoshot<Element, kSum>(args); }
+MSCCLPP_KERNEL(mscclpp_allreduce_switch_zerocopy, Args, args) { registered_twoshot<Element, kSum>(args); }
+MSCCLPP_KERNEL(mscclpp_reducescatter_switch_zerocopy, Args, args) { registered_scatter<Element, kSum>(args); }
 // Hardware has no minimum and maximum of f32 and f64.
 #if MSCCLPP_TYPE != 0 && MSCCLPP_TYPE != 3
 MSCCLPP_KERNEL(mscclpp_allreduce_switch_minmax, Args, args) {

@@ -8,10 +8,8 @@ namespace mscclpp {
 namespace collectives {
 
 // A window_gather is an all-gather: each rank stores its part from where it is, and all copy all parts out.
-MSCCLPP_DEVICE void window_gather(const Args& a) {
+MSCCLPP_DEVICE void gather_steps(const Args& a, const Window& window) {
   const Common& c = a.common;
-  if (!agree(c)) return;
-  const Window window(a);
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
   const uint32_t tid = global_thread(), threads = global_threads();
@@ -27,6 +25,29 @@ MSCCLPP_DEVICE void window_gather(const Args& a) {
     }
   }
 }
+
+MSCCLPP_DEVICE void window_gather(const Args& a) {
+  if (agree(a.common)) gather_steps(a, Window(a));
+}
+
+#if MSCCLPP_MULTIMEM
+// registered_gather is an all-gather into outputs that are a part of the window. In place a rank would read by the one name of
+// the memory what it stores by the other, so that is for copies.
+MSCCLPP_DEVICE void registered_gather(const Args& a) {
+  const Common& c = a.common;
+  await_previous();
+  if (!agree(c)) return;
+  const Window window(a);
+  const uint64_t part = a.count * a.element;
+  const bool apart = static_cast<const char*>(a.input) != static_cast<const char*>(a.output) + c.rank * part;
+  const Place place{0, a.output_offset, apart && ((a.output_offset | part) & 15) == 0};
+  const Meeting met = window_meet(a, window, place);
+  if (met == Meeting::kLeft) return;
+  if (met == Meeting::kElsewhere) return gather_steps(a, window);
+  window.push(place.output + c.rank * part, static_cast<const char*>(a.input), part);
+  window.barrier();
+}
+#endif
 
 // A window_broadcast has the root store to all copies, and the others copy out.
 MSCCLPP_DEVICE void window_broadcast(const Args& a) {

@@ -8,6 +8,9 @@ namespace mscclpp {
 namespace collectives {
 
 MSCCLPP_KERNEL(mscclpp_allgather_switch, Args, args) { window_gather(args); }
+#if MSCCLPP_TARGET_GPU
+MSCCLPP_KERNEL(mscclpp_allgather_switch_zerocopy, Args, args) { registered_gather(args); }
+#endif
 MSCCLPP_KERNEL(mscclpp_broadcast_switch, Args, args) { window_broadcast(args); }
 MSCCLPP_KERNEL(mscclpp_barrier_switch, Args, args) { window_barrier(args); }
 

@@ -12,10 +12,8 @@ namespace collectives {
 // A window_twoshot is an all-reduce in steps: ranks reduce one step, each its slice, and copy the next one in before the
 // barrier behind which they copy the first one out. On processors allreduce_switch.h is that for any operation.
 template <class T, ReduceOp Op>
-MSCCLPP_DEVICE void window_twoshot(const Args& a) {
+MSCCLPP_DEVICE void window_steps(const Args& a, const Window& window) {
   const Common& c = a.common;
-  if (!agree(c)) return;
-  const Window window(a);
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
   const uint32_t tid = global_thread(), threads = global_threads();
@@ -30,20 +28,48 @@ MSCCLPP_DEVICE void window_twoshot(const Args& a) {
     const uint64_t count = smaller(each, a.count - k * each);
     const Slice mine = slice_of(count, c.rank, c.ranks, sizeof(T));
     const uint64_t at = window.at(k) + mine.first * sizeof(T);
-    window.template reduce_words<T, Op>(at, mine.count, reduction);
+    window.template reduce_words<T, Op>(at, at, mine.count, reduction);
     if (k + 1 < steps) fill(k + 1);
     if (!window.barrier()) return;
     copy(out + k * each * sizeof(T), window.own(window.at(k)), count * sizeof(T), tid, threads);
   }
 }
+
+template <class T, ReduceOp Op>
+MSCCLPP_DEVICE void window_twoshot(const Args& a) {
+  if (agree(a.common)) window_steps<T, Op>(a, Window(a));
+}
+
+// registered_twoshot is an all-reduce of memory that is a part of the window: the sums go from all inputs to all outputs
+// through registers. The elements behind the last whole word each rank reads before the last barrier and writes behind it,
+// since a store of words to all copies would reach beyond the buffer.
+template <class T, ReduceOp Op>
+MSCCLPP_DEVICE void registered_twoshot(const Args& a) {
+  const Common& c = a.common;
+  await_previous();
+  if (!agree(c)) return;
+  const Window window(a);
+  const Reduction reduction = reduction_of(a);
+  const Place place{a.input_offset, a.output_offset, ((a.input_offset | a.output_offset) & 15) == 0};
+  const Meeting met = window_meet(a, window, place);
+  if (met == Meeting::kLeft) return;
+  if (met == Meeting::kElsewhere) return window_steps<T, Op>(a, window);
+  const uint64_t all = a.count * sizeof(T), words = all / 16 * 16;
+  const Slice mine = slice_of(words / sizeof(T), c.rank, c.ranks, sizeof(T));
+  const uint64_t first = mine.first * sizeof(T);
+  window.template reduce_words<T, Op>(place.input + first, place.output + first, mine.count, reduction);
+  Vec16 rest{0, 0, 0, 0};
+  const bool last = global_thread() == 0 && words < all;
+  if (last) rest = window.template word<T, Op>(static_cast<const char*>(window.window) + place.input + words, reduction);
+  if (!window.barrier()) return;
+  if (last) Window::save<T>(static_cast<char*>(a.output) + words, rest, all - words);
+}
 #endif
 
 // A window_scatter is a reduce-scatter: the switch reduces this rank's part on its way here.
 template <class T, ReduceOp Op>
-MSCCLPP_DEVICE void window_scatter(const Args& a) {
+MSCCLPP_DEVICE void scatter_steps(const Args& a, const Window& window) {
   const Common& c = a.common;
-  if (!agree(c)) return;
-  const Window window(a);
   const char* in = static_cast<const char*>(a.input);
   char* out = static_cast<char*>(a.output);
   const uint32_t tid = global_thread(), threads = global_threads();
@@ -59,6 +85,31 @@ MSCCLPP_DEVICE void window_scatter(const Args& a) {
   }
   if (steps > 0) window.barrier();  // others still read this rank's copy
 }
+
+template <class T, ReduceOp Op>
+MSCCLPP_DEVICE void window_scatter(const Args& a) {
+  if (agree(a.common)) scatter_steps<T, Op>(a, Window(a));
+}
+
+#if MSCCLPP_MULTIMEM
+// registered_scatter is a reduce-scatter of inputs that are a part of the window. In place a rank would write by the one name
+// of the memory what it reads by the other, so that is for copies.
+template <class T, ReduceOp Op>
+MSCCLPP_DEVICE void registered_scatter(const Args& a) {
+  const Common& c = a.common;
+  await_previous();
+  if (!agree(c)) return;
+  const Window window(a);
+  const uint64_t part = a.count * sizeof(T);
+  const bool apart = static_cast<const char*>(a.output) != static_cast<const char*>(a.input) + c.rank * part;
+  const Place place{a.input_offset, 0, apart && ((a.input_offset | part) & 15) == 0};
+  const Meeting met = window_meet(a, window, place);
+  if (met == Meeting::kLeft) return;
+  if (met == Meeting::kElsewhere) return scatter_steps<T, Op>(a, window);
+  window.template pull<T, Op>(static_cast<char*>(a.output), place.input + c.rank * part, a.count, reduction_of(a));
+  window.barrier();
+}
+#endif
 
 // Epochs of the packets that lie behind the data of a window: those of packets.h, with a word and halves of their own.
 // All ranks send to all in each, so two halves are enough here, too.

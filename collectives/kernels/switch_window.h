@@ -75,38 +75,28 @@ class Window : public SwitchChannel {
   }
 
 #if MSCCLPP_MULTIMEM
-  // reduce_words reduces words in all copies. A thread has several on their way.
+  // reduce_words reduces words of all copies, and stores the results to all copies. A thread has several on their way.
   template <class T, ReduceOp Op>
-  MSCCLPP_DEVICE void reduce_words(uint64_t offset, uint64_t count, const Reduction& r) const {
+  MSCCLPP_DEVICE void reduce_words(uint64_t from, uint64_t to, uint64_t count, const Reduction& r) const {
     constexpr uint32_t kDepth = 4;
-    char* at = static_cast<char*>(window) + offset;
+    const char* in = static_cast<const char*>(window) + from;
+    char* out = static_cast<char*>(window) + to;
     const uint64_t words = ceil_div(count * sizeof(T), 16), threads = global_threads();
     uint64_t w = global_thread();
     for (; w + (kDepth - 1) * threads < words; w += kDepth * threads) {
       Vec16 v[kDepth];
       MSCCLPP_UNROLL
-      for (uint32_t k = 0; k < kDepth; ++k) v[k] = mscclpp::detail::WindowWord<T, Op>::load(at + 16 * (w + k * threads));
+      for (uint32_t k = 0; k < kDepth; ++k) v[k] = mscclpp::detail::WindowWord<T, Op>::load(in + 16 * (w + k * threads));
       MSCCLPP_UNROLL
-      for (uint32_t k = 0; k < kDepth; ++k) mscclpp::detail::multimem_store16(at + 16 * (w + k * threads), finish<T, Op>(v[k], r));
+      for (uint32_t k = 0; k < kDepth; ++k) mscclpp::detail::multimem_store16(out + 16 * (w + k * threads), finish<T, Op>(v[k], r));
     }
-    for (; w < words; w += threads) mscclpp::detail::multimem_store16(at + 16 * w, word<T, Op>(at + 16 * w, r));
+    for (; w < words; w += threads) mscclpp::detail::multimem_store16(out + 16 * w, word<T, Op>(in + 16 * w, r));
   }
-#endif
 
- private:
-#if MSCCLPP_MULTIMEM
-  template <class T, ReduceOp Op>
-  MSCCLPP_DEVICE Vec16 finish(Vec16 v, const Reduction& r) const {
-    if constexpr (Op == kSum) return mscclpp::detail::multimem_finish<T>(v, r, ranks);
-    return v;
-  }
+  // word is one, reduced. save has its first bytes in ordinary memory.
   template <class T, ReduceOp Op>
   MSCCLPP_DEVICE Vec16 word(const char* p, const Reduction& r) const {
     return finish<T, Op>(mscclpp::detail::WindowWord<T, Op>::load(p), r);
-  }
-  MSCCLPP_DEVICE static Vec16 some(const char* p, uint64_t left) {
-    const uint64_t a = mscclpp::detail::load_some<uint64_t>(p, left), b = left > 8 ? mscclpp::detail::load_some<uint64_t>(p + 8, left - 8) : 0;
-    return Vec16{static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), static_cast<uint32_t>(b), static_cast<uint32_t>(b >> 32)};
   }
   template <class T>
   MSCCLPP_DEVICE static void save(char* out, Vec16 v, uint64_t left) {
@@ -119,8 +109,61 @@ class Window : public SwitchChannel {
   }
 #endif
 
+ private:
+#if MSCCLPP_MULTIMEM
+  template <class T, ReduceOp Op>
+  MSCCLPP_DEVICE Vec16 finish(Vec16 v, const Reduction& r) const {
+    if constexpr (Op == kSum) return mscclpp::detail::multimem_finish<T>(v, r, ranks);
+    return v;
+  }
+  MSCCLPP_DEVICE static Vec16 some(const char* p, uint64_t left) {
+    const uint64_t a = mscclpp::detail::load_some<uint64_t>(p, left), b = left > 8 ? mscclpp::detail::load_some<uint64_t>(p + 8, left - 8) : 0;
+    return Vec16{static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), static_cast<uint32_t>(b), static_cast<uint32_t>(b >> 32)};
+  }
+#endif
+
   const Common& c_;
 };
+
+#if MSCCLPP_MULTIMEM
+// Where in the window the buffers of a call are, and whether the window reaches them there.
+struct Place {
+  uint64_t input, output;
+  bool reached;
+};
+
+enum class Meeting : uint32_t { kLeft, kElsewhere, kMet };
+
+// window_meet begins a call on memory that is a part of the window: it is a barrier of all ranks, which tell each other where
+// their buffers are. All have the same answer. kElsewhere: some are at other places, or where words do not begin, so that one
+// address does not mean the same on all, and data has to be copied.
+MSCCLPP_DEVICE Meeting window_meet(const Args& a, const Window& window, const Place& place) {
+  constexpr uint64_t kUnreached = uint64_t(1) << 63;
+  const Common& c = a.common;
+  window.fence();
+  if (!blocks_sync(c.state, c.control)) return Meeting::kLeft;
+  bool ok = true;
+  if (block_id() == 0) {
+    Sync sync(c, 0);
+    const uint64_t input = place.input | (place.reached ? 0 : kUnreached);
+    ok = sync.meet(input, place.output, a.memory);
+    if (ok) sync.close();
+    if (thread_id() == 0) {
+      bool same = place.reached;
+      for (uint32_t r = 0; r < c.ranks && ok; ++r) {
+        if (r == c.rank) continue;
+        const Mailbox* m = mailbox(c, c.rank, r, 0);
+        same = same && m->input == input && m->output == place.output && m->memory == a.memory;
+      }
+      c.state->elsewhere = same ? 0 : 1;
+      if (!ok) store_relaxed_device(&c.state->left, 1u);
+    }
+  }
+  ok = block_sync_and(ok) && blocks_sync(c.state, c.control);
+  window.fence();
+  return !ok ? Meeting::kLeft : c.state->elsewhere != 0 ? Meeting::kElsewhere : Meeting::kMet;
+}
+#endif
 
 }  // namespace collectives
 }  // namespace mscclpp

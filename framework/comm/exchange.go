@@ -27,6 +27,8 @@ type Symmetric struct {
 	peers    []negotiate.Remote
 	side     *arrange.SideBySide // of Arrange; nil: the peers' memory lies anywhere
 
+	windows negotiate.Bindings
+
 	mu     sync.Mutex
 	pairs  []counters.Pair // of the channels over it
 	closed bool
@@ -126,17 +128,13 @@ func (s *Symmetric) shut(ctx context.Context) error {
 	for _, p := range s.pairs {
 		s.comm.counters.Pool.Close(p)
 	}
-	return s.release(ctx)
+	return cmp.Or(s.windows.Close(ctx), s.release(ctx))
 }
 
-func (s *Symmetric) usable() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return fmt.Errorf("%w: the exchanged memory was closed", framework.ErrClosed)
-	}
-	return nil
-}
+// Unbindable reports whether Bind was refused for it.
+func (s *Symmetric) Unbindable() bool { return s.windows.Refused() }
+
+func (s *Symmetric) usable() error { return s.keep(nil) }
 
 // keep ends semaphores with the exchanged memory.
 func (s *Symmetric) keep(pairs []counters.Pair) error {

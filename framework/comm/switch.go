@@ -21,14 +21,17 @@ type SwitchChannel struct {
 	group    *negotiate.Group
 }
 
+// Room is how many bytes a window has beside its own memory, the same on all ranks: for Bind. An emulated window has none.
+type Room = negotiate.Room
+
 // SwitchChannel binds m, the rank's own part, into a window over the memory of all
 // ranks. Collective. All parts have the same size; the last 128 bytes of each belong to
 // the channel and must be zero. ErrUnsupported: no transport with switch channels
 // reaches all ranks.
-func (c *Communicator) SwitchChannel(ctx context.Context, m *Memory) (*SwitchChannel, error) {
+func (c *Communicator) SwitchChannel(ctx context.Context, m *Memory, more ...Room) (*SwitchChannel, error) {
 	ch := &SwitchChannel{comm: c}
 	err := c.setUp(ctx, opSwitchChannel, func(ctx context.Context) error {
-		g, err := c.links.Group(ctx, m)
+		g, err := c.links.Group(ctx, m, more...)
 		if err != nil {
 			return err
 		}
@@ -66,6 +69,27 @@ func (ch *SwitchChannel) open(c *Communicator, g *negotiate.Group, m *Memory) er
 		return err
 	}
 	return nil
+}
+
+// Bind makes exchanged memory a part of the window, where kernels of all ranks reach it without a copy, until it, the memory or
+// the channel is closed. Collective: all ranks pass the same memory, of which their parts have the same size. It returns the
+// place in the window, in bytes, which is the same on all ranks. Memory that one rank cannot bind is refused on all, and the
+// channel is as good as before. ErrUnsupported: the window has no room, or memory of this kind cannot be bound.
+func (ch *SwitchChannel) Bind(ctx context.Context, s *Symmetric) (place uint64, err error) {
+	err = ch.comm.setUp(ctx, negotiate.OpBind, func(ctx context.Context) (err error) {
+		m := s.own
+		if s.usable() != nil || ch.lifetime.Over() {
+			m = nil // which is refused on all
+		}
+		place, err = s.windows.Bind(ctx, ch.group, m, s.ID)
+		return err
+	})
+	return place, err
+}
+
+// Bound returns the place of exchanged memory in the window, or why Bind was refused; not known: Bind was not called.
+func (ch *SwitchChannel) Bound(s *Symmetric) (place uint64, known bool, refused error) {
+	return s.windows.Place(ch.group)
 }
 
 // Kind implements framework.Channel.

@@ -96,6 +96,19 @@ type Object interface {
 	Close() error
 }
 
+// Ranges is an optional interface of an Object whose window takes memory at several places, also while kernels use the rest
+// of it. It belongs to windows of hardware: Map has stride 0.
+//
+// Implemented by the objects of device/native. Called by framework/comm for memory that is bound later.
+type Ranges interface {
+	// Unit is what places, and sizes of ranges, are multiples of.
+	Unit() uint64
+	// BindAt makes the beginning of own memory a range of the window at place, bytes of it rounded up to units. Bind binds at 0.
+	BindAt(place uint64, own Memory, bytes uint64) error
+	// UnbindAt takes the range at place out. It does nothing where none is, and behind Close, which takes all out.
+	UnbindAt(place uint64) error
+}
+
 // Module is a loaded image.
 type Module interface {
 	// Kernel finds an entry point. ErrInvalid: the image has no such symbol.

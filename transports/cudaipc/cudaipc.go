@@ -46,7 +46,7 @@ var nvidia = gpulink.Maker{
 	HostFixes:  "memory of the host that both register (gpu_memory: host), or a transport that goes through the host",
 	WholeLines: true,
 	Archs:      []string{"sm_90", "sm_80"}, // best first; newer GPUs compile them for themselves
-	Elsewhere:  []string{"switch", "switch_minmax", "switch_packets"},
+	Elsewhere:  []string{"switch", "switch_zerocopy", "switch_minmax", "switch_packets"},
 	Images:     []func() (*image.Set, error){collectives.Images, actor.Images},
 	Needs:      []framework.Need{framework.NeedVMM},
 	Visible:    topo.Visible,

@@ -16,7 +16,7 @@ import (
 const arch = "sm_90"
 
 // Algorithms are those of kernels that need a window.
-var Algorithms = []string{"switch", "switch_minmax", "switch_packets"}
+var Algorithms = []string{"switch", "switch_zerocopy", "switch_minmax", "switch_packets"}
 
 // families are those of images whose kernels all do. Another has an older form of one of them.
 var families = []string{"switch", "switchmove"}

@@ -10,11 +10,14 @@ import (
 
 // Names of algorithms that other packages have to know by name.
 const (
-	Zerocopy   = "zerocopy"
-	Push       = "push"
-	Pull       = "pull" // reads the memory of the peers' processes
-	Shares     = "shares"
-	Fetch      = "fetch" // of two ranks
+	Zerocopy = "zerocopy"
+	Push     = "push"
+	Pull     = "pull" // reads the memory of the peers' processes
+	Shares   = "shares"
+	Fetch    = "fetch" // of two ranks
+
+	SwitchZerocopy = "switch_zerocopy"
+
 	Chunk      = "chunk"
 	Lines      = "ll128" // of messages
 	Copy       = "copy"
@@ -37,6 +40,7 @@ type algorithm struct {
 	divided bool              // data passes through the slots of pipes, divided among its lanes
 	copies  bool              // copy engines carry it out
 	ranks   int               // that it is for; 0: any number
+	placed  bool              // the window of a switch reaches those buffers: no address of a peer's is used
 	cost    *model.Cost       // nil: the model does not know it
 }
 
@@ -49,6 +53,7 @@ var (
 	ofSums      = kinds(collective.AllReduce, collective.ReduceScatter, collective.Reduce)
 	ofAll       = append(kinds(collective.AllReduce), ofSlots...)
 	ofMessages  = kinds(collective.AllToAllV, collective.Gather, collective.Scatter, collective.SendRecv)
+	ofPlaced    = kinds(collective.AllReduce, collective.ReduceScatter, collective.AllGather)
 	ofAllToAll  = kinds(collective.AllToAll)
 	ofAllReduce = kinds(collective.AllReduce)
 	ofBarrier   = kinds(collective.Barrier)
@@ -67,6 +72,8 @@ var algorithms = []algorithm{
 	{name: "twophase_ll16", of: ofAllReduce},
 	{name: "twophase_chunk", of: ofAllReduce, cost: model.Stages},
 	{name: "switch", of: kinds(collective.AllReduce, collective.ReduceScatter, collective.AllGather, collective.Broadcast, collective.Barrier), cost: model.Switch},
+	{name: SwitchZerocopy, of: ofPlaced, inputs: kinds(collective.AllReduce, collective.ReduceScatter), outputs: kinds(collective.AllReduce, collective.AllGather),
+		apart: kinds(collective.ReduceScatter, collective.AllGather), placed: true, cost: model.SwitchPlaced},
 	{name: "switch_minmax", of: ofAllReduce}, // by name, or by a table: the rows of the model do not tell operations apart
 	{name: "switch_packets", of: ofAllReduce, cost: model.SwitchPackets},
 	{name: "ring", of: kinds(collective.AllReduce, collective.AllGather)},
@@ -115,6 +122,7 @@ type Traits struct {
 	Protocol   Protocol     // of those packets
 	Divided    bool         // data passes through the slots of pipes, divided among its lanes
 	Copies     bool         // copy engines carry it out
+	Placed     bool         // the window of a switch reaches the registered buffers
 	Ranks      int          // that it is for; 0: any number
 	Cost       *model.Cost  // nil: the model does not know it
 }
@@ -135,12 +143,12 @@ func TraitsOf(name string, k collective.Kind) (t Traits) {
 		t.Reach |= engine.ReachOutputs
 	}
 	t.OutOfPlace = slices.Contains(a.apart, k)
-	t.Divided, t.Copies, t.Ranks, t.Cost = a.divided, a.copies, a.ranks, a.cost
+	t.Divided, t.Copies, t.Ranks, t.Cost, t.Placed = a.divided, a.copies, a.ranks, a.cost, a.placed
 	return t
 }
 
-// Direct reports whether the kernel moves data between registered buffers itself.
-func (t *Traits) Direct() bool { return t.Reach != 0 && !t.Copies }
+// Direct reports whether the kernel moves data between registered buffers itself, by the addresses of peers.
+func (t *Traits) Direct() bool { return t.Reach != 0 && !t.Copies && !t.Placed }
 
 // Wide reports whether each block of a launch on a GPU has a lane to itself, however many
 // there are.

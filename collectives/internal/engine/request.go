@@ -59,13 +59,14 @@ type Query struct {
 	Reached  Reach // which buffers of the peers are in exchanged memory
 	NoCopies bool  // copy engines cannot serve it now
 	NoWindow bool  // it cannot open the window of a switch
+	NoPlace  bool  // its buffers cannot become a part of that
 }
 
 // Same reports whether two queries of one Comm about one collective are the same: Ranks and Device are. Fields are
 // compared one by one for the sake of speed: see collectives/job.go.
 func (q *Query) Same(o *Query) bool {
 	return q.Bytes == o.Bytes && q.Count == o.Count && q.Type == o.Type && q.Op == o.Op && q.Root == o.Root &&
-		q.Registered == o.Registered && q.InPlace == o.InPlace && q.Reached == o.Reached && q.NoCopies == o.NoCopies && q.NoWindow == o.NoWindow
+		q.Registered == o.Registered && q.InPlace == o.InPlace && q.Reached == o.Reached && q.NoCopies == o.NoCopies && q.NoWindow == o.NoWindow && q.NoPlace == o.NoPlace
 }
 
 // Row is one line of the table of algorithms; the first row that fits a call is used.

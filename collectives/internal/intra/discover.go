@@ -49,6 +49,8 @@ func (a *algorithm) fits(q *engine.Query, slots choose.Slots) error {
 		return fmt.Errorf("%w: algorithm %s is not prepared", framework.ErrUnsupported, a.Name)
 	case a.window && q.NoWindow:
 		return fmt.Errorf("%w: algorithm %s has no window yet", framework.ErrUnsupported, a.Name)
+	case t.Placed && q.NoPlace:
+		return fmt.Errorf("%w: algorithm %s: the buffers cannot become a part of the window of the switch: expected memory from Alloc", framework.ErrUnsupported, a.Name)
 	case t.OutOfPlace && q.InPlace:
 		return fmt.Errorf("%w: algorithm %s does not work in place", framework.ErrUnsupported, a.Name)
 	case q.Collective.Reduces() && len(a.Kernel.Types) > 0 && !slices.Contains(a.Kernel.Types, q.Type.String()):

@@ -8,7 +8,6 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
-	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
@@ -23,6 +22,8 @@ func (e *Engine) ready(a *algorithm, c *engine.Call) (again bool, err error) {
 		return true, e.try()
 	case a.window && e.memory.window == nil:
 		return e.readyWindow(a, c)
+	case a.traits.Placed && !e.places.find(e.memory.window, c, &a.traits):
+		return readyPlaces(e, a, c)
 	case a.For(c.Type) == nil:
 		return false, e.load(a, c.Type, c.Chosen)
 	}
@@ -69,21 +70,15 @@ func (e *Engine) load(a *algorithm, t kernel.DataType, chosen func(collective.Ki
 // refused on all: then another algorithm takes the place of this one, for good, unless the program has named it. While the
 // stream is captured no window is opened: ranks exchange for it, and clear it by a stream; another algorithm serves the call.
 func (e *Engine) readyWindow(a *algorithm, c *engine.Call) (again bool, err error) {
-	captured, err := e.capturing(c.Stream)
-	if err != nil {
-		return false, err
-	}
-	if captured {
-		if !c.Named {
-			c.NoWindow = true
-			return true, nil
-		}
-		return false, fmt.Errorf("%w: algorithm %s: its window is not there yet, and ranks open it together: expected its first call outside of a capture", framework.ErrInvalid, a.Name)
+	if captured, err := whileCaptured(e, a, c, &c.NoWindow, "its window is"); captured || err != nil {
+		return captured, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), engine.PreparePatience)
 	defer cancel()
 	e.args.Window, err = e.memory.openWindow(ctx, e.comm, e.host)
 	switch {
+	case err == nil && a.traits.Placed:
+		return readyPlaces(e, a, c)
 	case err == nil:
 		return false, e.load(a, c.Type, c.Chosen)
 	case e.comm.Err() != nil: // a rank is gone: that ends the job

@@ -20,6 +20,7 @@ const (
 	windowBytes       = 5 << 20
 	deviceWindowBytes = 32 << 20
 	windowPackets     = 1 << 20 // of it, behind the data, for packets
+	windowRoom        = 1 << 30 // behind it, for registered memory
 )
 
 // memory is what the kernels of all calls use.
@@ -114,7 +115,7 @@ func (e *Engine) allocate(ctx context.Context) error {
 }
 
 // openWindow makes the memory of the switch algorithm. It is collective: all ranks
-// come here when they first use that algorithm.
+// come here when they first use that algorithm. A window with room for registered memory may be more than the switch has.
 func (m *memory) openWindow(ctx context.Context, c *comm.Communicator, host bool) (handle kernel.SwitchChannelHandle, err error) {
 	bytes := uint64(deviceWindowBytes)
 	if host {
@@ -124,7 +125,11 @@ func (m *memory) openWindow(ctx context.Context, c *comm.Communicator, host bool
 	if err != nil {
 		return handle, err
 	}
-	w, err := c.SwitchChannel(ctx, x)
+	w, err := c.SwitchChannel(ctx, x, comm.Room(windowRoom))
+	if err != nil && !host && c.Err() == nil {
+		c.Log().Info("there is no window of a switch with room for registered memory: trying one without", "room", windowRoom, "reason", err)
+		w, err = c.SwitchChannel(ctx, x)
+	}
 	if err != nil {
 		x.Close()
 		return handle, err

@@ -62,6 +62,9 @@ func (e *Engine) perform(c *engine.Call) error {
 func (e *Engine) fill(alg *algorithm, c *engine.Call) {
 	a, element := &e.args, uint64(c.Type.Size())
 	e.locate(c)
+	if alg.traits.Placed { // the kernel finds its buffers in the window
+		a.InputOffset, a.OutputOffset = a.InputOffset+e.places[0].at, a.OutputOffset+e.places[1].at
+	}
 	a.Memory = alg.traits.Memories(c.In.ID(), c.Out.ID())
 	a.Input, a.Output = uintptr(c.Input), uintptr(c.Output)
 	a.Count, a.Element = c.Count, uint32(element)

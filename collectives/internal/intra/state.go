@@ -39,6 +39,7 @@ type Engine struct {
 	args          kernelargs.Args
 	ll            llKernels
 	inSym, outSym *comm.Symmetric // which memory args.Inputs and Outputs describe
+	places        places
 }
 
 // without is a list without the algorithms of a name.

@@ -103,23 +103,24 @@ cuda_status cuda_multicast_add(cuda_context* c, const mscclpp_device_multicast* 
 }
 
 // Memory of ours is behind a handle; that of the application has one for the time of the call.
-cuda_status cuda_multicast_bind(cuda_context* c, const mscclpp_device_multicast* m, const mscclpp_device_memory* own, uint64_t offset) {
+cuda_status cuda_multicast_bind(cuda_context* c, const mscclpp_device_multicast* m, const mscclpp_device_memory* own, uint64_t offset, uint64_t place,
+                                uint64_t bytes) {
   if (own->on_host || own->handle == CUDA_NO_HANDLE || !(own->shares & (1 << CUDA_SHARE_VMM))) return worded(CUDA_WORDS_MULTICAST_MEMORY, 0);
   const uint64_t at = own->address - own->start + offset;
-  if (at % m->unit != 0 || at > own->whole || m->bytes > own->whole - at) return worded(CUDA_WORDS_MULTICAST_MEMORY, 0);
+  if (at % m->unit != 0 || at > own->whole || bytes > own->whole - at) return worded(CUDA_WORDS_MULTICAST_MEMORY, 0);
   BEGIN;
   CUmemGenericAllocationHandle handle = own->handle;
   if (handle != CUDA_FOREIGN_HANDLE || CALL(cuMemRetainAllocationHandle, &handle, (void*)(uintptr_t)own->address)) {
-    (void)CALL(cuMulticastBindMem, m->handle, 0, handle, at, m->bytes, 0);
+    (void)CALL(cuMulticastBindMem, m->handle, place, handle, at, bytes, 0);
     if (own->handle == CUDA_FOREIGN_HANDLE) c->api->cuMemRelease(handle);
   }
   st = of_switch(st);
   END;
 }
 
-cuda_status cuda_multicast_unbind(cuda_context* c, const mscclpp_device_multicast* m) {
+cuda_status cuda_multicast_unbind(cuda_context* c, const mscclpp_device_multicast* m, uint64_t place, uint64_t bytes) {
   BEGIN;
-  (void)CALL(cuMulticastUnbind, m->handle, c->device, 0, m->bytes);
+  (void)CALL(cuMulticastUnbind, m->handle, c->device, place, bytes);
   st = of_switch(st);
   END;
 }

@@ -113,3 +113,52 @@ func TestWordsOfTheSwitch(t *testing.T) {
 		}
 	}
 }
+
+// A window takes memory at several places, each a range of whole units, which are taken out one by one, or all with the object.
+func TestMulticastRanges(t *testing.T) {
+	hasMulticast(t)
+	t.Setenv("NCCL_NVLS_ENABLE", "1")
+	const unit = 2 << 20
+	a, b := open(t, 0), open(t, 1)
+	group := framework.Object{Kind: framework.ObjectMulticast, Bytes: 8 * unit, Ranks: 2}
+	root, err := a.Object(group, nil)
+	check(t, err)
+	closeAfter(t, root)
+	share, err := root.Share()
+	check(t, err)
+	t.Cleanup(func() { share.Close() })
+	member, err := b.Object(group, &share)
+	check(t, err)
+	closeAfter(t, member)
+	check(t, errors.Join(root.Add(), member.Add()))
+	for i, o := range []device.Object{root, member} {
+		d := []*Device{a, b}[i]
+		r, ok := o.(device.Ranges)
+		if !ok || r.Unit() != unit {
+			t.Fatalf("%T: expected ranges in units of %d", o, unit)
+		}
+		first, more := alloc(t, d, unit), alloc(t, d, 2*unit)
+		check(t, o.Bind(i, first, nil, 0, unit))
+		for what, err := range map[string]error{
+			"where other memory is": r.BindAt(0, more, unit), "no unit": r.BindAt(4096, more, unit), "beyond the window": r.BindAt(7*unit, more, 2*unit),
+			"far beyond": r.BindAt(1<<60, more, unit), "beyond the memory": r.BindAt(unit, more, 3*unit), "nothing": r.BindAt(unit, more, 0),
+		} {
+			if !errors.Is(err, framework.ErrInvalid) {
+				t.Errorf("%s: %v: expected ErrInvalid", what, err)
+			}
+		}
+		check(t, r.BindAt(2*unit, more, unit+1))
+		if err := r.BindAt(3*unit, first, unit); !errors.Is(err, framework.ErrInvalid) {
+			t.Errorf("in the second unit of a range: %v: expected ErrInvalid", err)
+		}
+		_, _, err := o.Map()
+		check(t, err)
+		check(t, errors.Join(r.UnbindAt(5*unit), r.UnbindAt(2*unit), r.UnbindAt(2*unit)))
+		check(t, r.BindAt(3*unit, first, unit)) // the place is free, and the window is mapped
+		check(t, o.Close())
+		check(t, r.UnbindAt(3*unit)) // Close has done so
+		if err := r.BindAt(0, first, unit); !errors.Is(err, framework.ErrClosed) {
+			t.Errorf("closed: %v: expected ErrClosed", err)
+		}
+	}
+}

@@ -147,8 +147,8 @@ CUDA_ENTRY(multicast_create, cuda_context* c, uint32_t members, uint64_t bytes, 
 CUDA_ENTRY(multicast_share, cuda_context* c, const mscclpp_device_multicast* m, mscclpp_device_share* share);
 CUDA_ENTRY(multicast_open, cuda_context* c, const mscclpp_device_share* share, uint32_t members, uint64_t bytes, mscclpp_device_multicast* m);
 CUDA_ENTRY(multicast_add, cuda_context* c, const mscclpp_device_multicast* m);
-CUDA_ENTRY(multicast_bind, cuda_context* c, const mscclpp_device_multicast* m, const mscclpp_device_memory* own, uint64_t offset);
-CUDA_ENTRY(multicast_unbind, cuda_context* c, const mscclpp_device_multicast* m);
+CUDA_ENTRY(multicast_bind, cuda_context* c, const mscclpp_device_multicast* m, const mscclpp_device_memory* own, uint64_t offset, uint64_t place, uint64_t bytes);
+CUDA_ENTRY(multicast_unbind, cuda_context* c, const mscclpp_device_multicast* m, uint64_t place, uint64_t bytes);
 CUDA_ENTRY(multicast_map, cuda_context* c, mscclpp_device_multicast* m);
 CUDA_ENTRY(multicast_unmap, cuda_context* c, const mscclpp_device_multicast* m);
 CUDA_ENTRY(multicast_close, cuda_context* c, const mscclpp_device_multicast* m);

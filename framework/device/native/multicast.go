@@ -30,7 +30,7 @@ type multicast struct {
 
 	mu     sync.Mutex
 	m      C.mscclpp_device_multicast
-	bound  bool
+	bound  map[uint64]uint64 // ranges: sizes by place
 	window *window
 	closed bool
 }
@@ -128,22 +128,70 @@ func (o *multicast) Bind(_ int, own device.Memory, share *framework.Share, offse
 	if err := o.live("bind"); err != nil {
 		return err
 	}
-	d := o.dev
-	m, ok := own.(*Memory)
-	if !ok || share != nil || m.block == nil || m.block.owner != d.opened {
-		return fmt.Errorf("%s bind: %w: expected memory that this device allocated", d.info.Device, framework.ErrInvalid)
+	if share != nil {
+		return fmt.Errorf("%s bind: %w: expected memory that this device allocated", o.dev.info.Device, framework.ErrInvalid)
 	}
-	if o.bound {
-		return fmt.Errorf("%s bind: %w: memory is bound already", d.info.Device, framework.ErrInvalid)
+	return o.bind(0, own, offset, bytes)
+}
+
+// Unit implements device.Ranges.
+func (o *multicast) Unit() uint64 { return uint64(o.m.unit) }
+
+// BindAt implements device.Ranges.
+func (o *multicast) BindAt(place uint64, own device.Memory, bytes uint64) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err := o.live("bind"); err != nil {
+		return err
+	}
+	return o.bind(place, own, 0, bytes)
+}
+
+// bind makes memory a range of the window. The object is locked.
+func (o *multicast) bind(place uint64, own device.Memory, offset, bytes uint64) error {
+	d, unit := o.dev, o.Unit()
+	m, ok := own.(*Memory)
+	if !ok || m.block == nil || m.block.owner != d.opened {
+		return fmt.Errorf("%s bind: %w: expected memory that this device allocated", d.info.Device, framework.ErrInvalid)
 	}
 	if err := within(offset, bytes, m.bytes); err != nil {
 		return fmt.Errorf("%s bind: %w", d.info.Device, err)
 	}
-	if err := d.check("bind memory to a multicast object", C.native_multicast_bind(d.t, d.d, &o.m, &m.block.m, C.uint64_t(offset))); err != nil {
+	bytes = (bytes + unit - 1) / unit * unit
+	if place%unit != 0 || place > uint64(o.m.bytes) || bytes > uint64(o.m.bytes)-place {
+		return fmt.Errorf("%s bind: %w: %d bytes at %d of a window of %d: expected whole units of %d inside of it", d.info.Device, framework.ErrInvalid, bytes, place, uint64(o.m.bytes), unit)
+	}
+	for at, size := range o.bound {
+		if place < at+size && at < place+bytes {
+			return fmt.Errorf("%s bind: %w: memory is bound already at %d", d.info.Device, framework.ErrInvalid, at)
+		}
+	}
+	st := C.native_multicast_bind(d.t, d.d, &o.m, &m.block.m, C.uint64_t(offset), C.uint64_t(place), C.uint64_t(bytes))
+	if err := d.check("bind memory to a multicast object", st); err != nil {
 		return err
 	}
-	o.bound = true
+	if o.bound == nil {
+		o.bound = map[uint64]uint64{}
+	}
+	o.bound[place] = bytes
 	return nil
+}
+
+// UnbindAt implements device.Ranges.
+func (o *multicast) UnbindAt(place uint64) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.unbind(place)
+}
+
+// unbind takes a range out. The object is locked.
+func (o *multicast) unbind(place uint64) error {
+	bytes, ok := o.bound[place]
+	if !ok {
+		return nil
+	}
+	delete(o.bound, place)
+	return o.dev.check("unbind memory of a multicast object", C.native_multicast_unbind(o.dev.t, o.dev.d, &o.m, C.uint64_t(place), C.uint64_t(bytes)))
 }
 
 // Map makes the window an address, for instructions of multicast alone.
@@ -183,8 +231,8 @@ func (o *multicast) Close() error {
 	o.closed = true
 	d := o.dev
 	err := o.unmap()
-	if o.bound {
-		err = firstOf(err, d.check("unbind memory of a multicast object", C.native_multicast_unbind(d.t, d.d, &o.m)))
+	for place := range o.bound {
+		err = firstOf(err, o.unbind(place))
 	}
 	err = firstOf(err, d.check("close a multicast object", C.native_multicast_close(d.t, d.d, &o.m)))
 	return firstOf(err, d.drop())
@@ -211,5 +259,6 @@ func (w *window) Close() error {
 
 var (
 	_ device.Object = (*multicast)(nil)
+	_ device.Ranges = (*multicast)(nil)
 	_ device.Memory = (*window)(nil)
 )

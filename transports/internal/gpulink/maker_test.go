@@ -15,7 +15,7 @@ var head = parcel.Head{Magic: [4]byte{'M', 'C', 'I', 'P'}, Version: 2, Transport
 var maker = Maker{
 	Parcels: head, Version: "1.0.0", Device: "cuda", GPUs: "NVIDIA GPUs", Memory: "a CUDA device",
 	None: "the driver shows no GPU", Variables: "CUDA_VISIBLE_DEVICES", Link: "NVLink", LinkWord: "NV", HostFixes: "gpu_memory: host",
-	WholeLines: true, Archs: []string{"sm_90", "sm_80"}, Elsewhere: []string{"switch", "switch_minmax", "switch_packets"},
+	WholeLines: true, Archs: []string{"sm_90", "sm_80"}, Elsewhere: []string{"switch", "switch_zerocopy", "switch_minmax", "switch_packets"},
 	Images:  []func() (*deviceimage.Set, error){actor.Images},
 	Visible: topo.Visible,
 	Apart:   func(_, _ topo.GPU) string { return "PCIe" },

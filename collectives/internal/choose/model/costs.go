@@ -38,6 +38,7 @@ var (
 	Switch = &Cost{of: Links.window, serves: func(c call) bool {
 		return c.Ranks > 2 && c.Collective != collective.Reduce && c.Collective != collective.AllToAll
 	}}
+	SwitchPlaced  = &Cost{of: Links.placed, serves: func(c call) bool { return c.Ranks > 2 }}
 	SwitchPackets = &Cost{of: Links.windowPackets, serves: func(c call) bool {
 		return c.Collective == collective.AllReduce && c.Ranks > 2 && c.Bytes <= mostPackets
 	}}

@@ -95,6 +95,15 @@ func (l Links) window(c call) estimate {
 	return w
 }
 
+// placed is a call on memory that is a part of the window: what is moved is not copied, in one step between two barriers.
+func (l Links) placed(c call) estimate {
+	w := estimate{work: 2 * windowBarrier, steps: 2, bytes: c.all, rate: l.Store * windowShare, local: 2 * c.all}
+	if c.Collective == collective.AllReduce {
+		w.bytes += c.share
+	}
+	return w
+}
+
 // windowPackets is all that a rank has in packets, by one store for all peers, and sums by the ranks. A link brings what all of them sent,
 // its own rank included.
 func (l Links) windowPackets(c call) estimate {

@@ -54,6 +54,9 @@ func (l *Lifetime) leave(on []*Users) {
 	}
 }
 
+// Over says that the end was there.
+func (l *Lifetime) Over() bool { return l.over.Load() }
+
 // Shut takes the part off the communicator's list, so that nobody looks at it any more,
 // and then releases it.
 func (l *Lifetime) Shut(ctx context.Context) error {

@@ -26,27 +26,42 @@ const (
 	groupPause = 2 * time.Second
 )
 
-// Group binds m into a window over the memory of all ranks. After an error nothing is left. A step that one rank cannot do is
-// refused on all.
-func (n *Negotiator) Group(ctx context.Context, m *memory.Memory) (*Group, error) {
-	for try := 1; ; try++ {
-		g := &Group{n: n, m: m}
+// Room is bytes of a window.
+type Room uint64
+
+// Group binds m into a window over the memory of all ranks, with room for so many bytes that are bound later. After an error
+// nothing is left. A step that one rank cannot do is refused on all.
+func (n *Negotiator) Group(ctx context.Context, m *memory.Memory, more ...Room) (g *Group, err error) {
+	var room uint64
+	for _, r := range more {
+		room += uint64(r)
+	}
+	err = n.inLockstep(ctx, func() error {
+		g = &Group{n: n, m: m, room: room}
 		err := g.gather(ctx)
 		if err == nil {
 			err = g.join(ctx)
 		}
-		if err == nil {
-			return g, nil
+		if err != nil {
+			n.Life.Rollback(g.Close)
 		}
-		n.Life.Rollback(g.Close)
+		return err
+	})
+	return g, err
+}
+
+// inLockstep tries a call of all ranks again, on all of them, while a driver of one says that it is not ready yet.
+func (n *Negotiator) inLockstep(ctx context.Context, attempt func() error) error {
+	for try := 1; ; try++ {
+		err := attempt()
 		var refused *preamble.Refusal
-		if !errors.As(err, &refused) || !refused.Again || try == groupTries {
-			return nil, err
+		if err == nil || !errors.As(err, &refused) || !refused.Again || try == groupTries {
+			return err
 		}
 		n.Log.Info("a switch is not ready yet: all ranks try again", "try", try, "of", groupTries, "pause", groupPause, "reason", err)
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-time.After(groupPause):
 		}
 	}
@@ -57,6 +72,8 @@ type Group struct {
 	n         *Negotiator
 	Transport *transport.Transport
 	m         *memory.Memory
+	room      uint64
+	ranges    ranges
 	end       framework.Endpoint
 	conn      framework.ID
 	created   []device.Object
@@ -68,6 +85,7 @@ type Group struct {
 // switchCall is what ranks say to each other first.
 type switchCall struct {
 	Bytes  uint64  `json:"bytes"`
+	Room   uint64  `json:"room,omitempty"`
 	Offers []offer `json:"offers"`
 }
 
@@ -86,7 +104,7 @@ func (g *Group) gather(ctx context.Context) error {
 		for r := range all {
 			all[r] = r
 		}
-		call.Bytes = g.m.Bytes()
+		call.Bytes, call.Room = g.m.Bytes(), g.room
 		var err error
 		if ends, call.Offers, err = g.n.listen(ctx, framework.KindSwitch, all, call.Bytes); err != nil {
 			return err
@@ -108,9 +126,9 @@ func (g *Group) gather(ctx context.Context) error {
 		if err := json.Unmarshal(b, &calls[r]); err != nil {
 			return &framework.Error{Op: OpSwitch, Peer: r, Err: fmt.Errorf("%w: offers: %v", framework.ErrPeer, err)}
 		}
-		if calls[r].Bytes != call.Bytes {
+		if calls[r].Bytes != call.Bytes || calls[r].Room != call.Room {
 			return &preamble.Refusal{Err: &framework.Error{Op: OpSwitch, Peer: r, Err: fmt.Errorf(
-				"%w: its part has %d bytes, expected %d as here", framework.ErrInvalid, calls[r].Bytes, call.Bytes)}}
+				"%w: its part has %d bytes, with room for %d: expected %d and %d as here", framework.ErrInvalid, calls[r].Bytes, calls[r].Room, call.Bytes, call.Room)}}
 		}
 	}
 	if chosen = chooseForAll(calls); chosen == "" {
@@ -118,6 +136,9 @@ func (g *Group) gather(ctx context.Context) error {
 			"%w: no transport has a switch that reaches all ranks: this one offers %s", framework.ErrUnsupported, describe(call.Offers))}}
 	}
 	g.Transport, g.end = g.n.named(chosen), ends[chosen]
+	if g.Transport.Description.Signal != framework.SignalMultimem {
+		g.room = 0 // an emulated window is no object that memory is bound to
+	}
 	return nil
 }
 
@@ -161,14 +182,18 @@ func (g *Group) join(ctx context.Context) error {
 	g.created = nil // now in the hands of the recipe, also after an error
 	g.done, err = g.n.Recipes.Together(ctx, OpSwitch, att, recipe.Operands{
 		Transport: g.Transport, Members: g.n.Others(), Own: g.m, Created: created, Done: g.findWindow,
-		Object: framework.Object{Kind: framework.ObjectMulticast, Bytes: g.m.Bytes(), Ranks: g.n.Boot.Size()},
+		Object: framework.Object{Kind: framework.ObjectMulticast, Bytes: g.m.Bytes() + g.room, Ranks: g.n.Boot.Size()},
 	}, mine)
+	if err == nil {
+		g.divide()
+	}
 	return err
 }
 
 // contribute makes what the others get from this rank.
 func (g *Group) contribute(ctx context.Context) (framework.Registration, error) {
 	for _, o := range g.end.Create {
+		o.Bytes += g.room
 		if err := g.create(o); err != nil {
 			return framework.Registration{}, err
 		}

@@ -17,6 +17,7 @@ const (
 	OpReachPorts = "reach by ports"
 	OpSurvey     = "survey"
 	OpSwitch     = "switch channel"
+	OpBind       = "bind to a switch"
 )
 
 // Reach says which ranks have memory channels with which others.

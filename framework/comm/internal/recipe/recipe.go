@@ -36,6 +36,15 @@ type Result struct {
 	Close   func(ctx context.Context) error
 }
 
+// Ranges is the object of a switch group, if memory can be bound to it later; else nil.
+func (p *Result) Ranges() device.Ranges {
+	if len(p.objects) == 0 {
+		return nil
+	}
+	r, _ := p.objects[0].(device.Ranges)
+	return r
+}
+
 // Performer carries out recipes on the device of one rank.
 type Performer struct {
 	Boot     framework.Bootstrap

@@ -10,10 +10,11 @@
 namespace {
 
 // One entry of CUDA_EMULATED_FAULTS: "cuMulticastBindMem@1:802x2~300" has the second GPU's first two binds answer 802,
-// after 300 ms each; "die" in place of the code ends the process.
+// after 300 ms each; "die" in place of the code ends the process. With "@1+1" its first bind is spared.
 struct Fault {
   std::string call;
   int physical = -1;  // -1: any
+  long spared = 0;    // so many calls before
   int code = 0;       // -1: die
   long times = -1;    // -1: always
   unsigned milliseconds = 0;
@@ -24,7 +25,10 @@ bool parse(const std::string& text, Fault* f) {
   if (colon == std::string::npos) return false;
   f->call = text.substr(0, colon);
   if (const size_t at = f->call.find('@'); at != std::string::npos) {
-    f->physical = atoi(f->call.c_str() + at + 1);
+    char* end;
+    f->physical = static_cast<int>(strtol(f->call.c_str() + at + 1, &end, 10));
+    if (*end == '+') f->spared = strtol(end + 1, &end, 10);
+    if (*end != 0) return false;
     f->call.resize(at);
   }
   const char* rest = text.c_str() + colon + 1;
@@ -51,7 +55,7 @@ std::vector<Fault> parse_all() {
       all.push_back(f);
       continue;
     }
-    fprintf(stderr, "emulated driver: CUDA_EMULATED_FAULTS: \"%s\": expected CALL[@GPU]:CODE[xTIMES][~MILLISECONDS]\n", text.c_str());
+    fprintf(stderr, "emulated driver: CUDA_EMULATED_FAULTS: \"%s\": expected CALL[@GPU[+SPARED]]:CODE[xTIMES][~MILLISECONDS]\n", text.c_str());
     abort();
   }
   return all;
@@ -74,7 +78,7 @@ int injected(Lock& lock, const char* call, int physical) {
   note(call, physical);
   static std::vector<Fault> faults = parse_all();
   for (Fault& f : faults) {
-    if (f.times == 0 || f.call != call || (f.physical >= 0 && f.physical != physical)) continue;
+    if (f.times == 0 || f.call != call || (f.physical >= 0 && f.physical != physical) || f.spared-- > 0) continue;
     if (f.times > 0) --f.times;
     const Fault now = f;
     lock.unlock();

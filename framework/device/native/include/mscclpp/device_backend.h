@@ -381,7 +381,7 @@ typedef struct mscclpp_device_backend {
 
   // HAS_MULTICAST: windows over the memory of several devices. A kernel's store to a window reaches the memory of all members,
   // and a load reduces over it; no other access is made. Each member calls, in this order: multicast_create or _open, _add,
-  // [all have added], _bind, [all have bound], _map, [all have mapped]; and at the end [no kernel uses the window], _unmap,
+  // [all have added], _bind, [all have bound], _map, [all have mapped]; later _bind and [all have bound] for more memory; and at the end [no kernel uses the window], _unmap,
   // _unbind, _close. Failures of the class LATER are tried again by all members, from the beginning.
   //
   // Whether the device can be a member: OK, or a code whose words say why not. It asks the driver to make nothing.
@@ -394,9 +394,11 @@ typedef struct mscclpp_device_backend {
   mscclpp_device_status (*multicast_open)(mscclpp_device* device, const mscclpp_device_share* share, uint32_t members, uint64_t bytes, mscclpp_device_multicast* object);
   // [slow] Makes the device a member, for as long as the object lives.
   mscclpp_device_status (*multicast_add)(mscclpp_device* device, const mscclpp_device_multicast* object);
-  // [waits] Binds the device's own memory from offset on to the whole window. It may wait until all members are added.
-  mscclpp_device_status (*multicast_bind)(mscclpp_device* device, const mscclpp_device_multicast* object, const mscclpp_device_memory* memory, uint64_t offset);
-  mscclpp_device_status (*multicast_unbind)(mscclpp_device* device, const mscclpp_device_multicast* object);
+  // [waits] Binds so many bytes of the device's own memory, from offset on, to that place of the window. Place and bytes are whole
+  // units, and a window has several such ranges, which do not overlap. It may wait until all members are added.
+  mscclpp_device_status (*multicast_bind)(mscclpp_device* device, const mscclpp_device_multicast* object, const mscclpp_device_memory* memory, uint64_t offset, uint64_t place, uint64_t bytes);
+  // Takes a range out again: one that was bound, as it was bound.
+  mscclpp_device_status (*multicast_unbind)(mscclpp_device* device, const mscclpp_device_multicast* object, uint64_t place, uint64_t bytes);
   // [waits] Gives the window an address. It may wait until all members are added.
   mscclpp_device_status (*multicast_map)(mscclpp_device* device, mscclpp_device_multicast* object);
   mscclpp_device_status (*multicast_unmap)(mscclpp_device* device, const mscclpp_device_multicast* object);
