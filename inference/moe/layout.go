@@ -115,9 +115,9 @@ type moeSizes struct {
 	Ranks      uint32
 	Kernel     uint32
 	Flags      uint32
-	Parts      uint32
-	Counters   uint32
 	HeadersBy  uint32
+	Counters   uint32
 	Senders    uint32
+	Collectors uint32
 	_          uint32
 }

@@ -133,7 +133,7 @@ const few = 16
 // shape is that of a launch, and what its blocks do. Those that send come first, and wait for none of this launch.
 func (b *Buffer) shape(kind, units int) device.Launch {
 	a := &b.args
-	a.Parts, a.Counters, a.HeadersBy, a.Senders = 1, 0, 0, 0
+	a.HeadersBy, a.Counters, a.Senders, a.Collectors = 0, 0, 0, 0
 	l := device.Launch{Grid: 1, Block: 1, Overlap: true}
 	if b.host {
 		return l
@@ -145,28 +145,27 @@ func (b *Buffer) shape(kind, units int) device.Launch {
 	}
 	sms := max(1, b.comm.Device().Info().SMs)
 	most := sms * 1024 / threads
-	a.Parts = uint32((units + threads - 1) / threads)
-	rows := max(1, int(a.Tokens)) * int(a.Parts)
+	rows := max(1, int(a.Tokens)) * ((units + threads - 1) / threads)
 	all := rows * int(a.Ranks)
-	collectors := 0
+	l.Grid, l.Block = 0, uint32(threads)
 	if a.Flags&sendPhase != 0 {
-		a.Senders = uint32(min(rows, most))
 		if kind == dispatching {
-			a.HeadersBy, a.Counters = min(a.Tokens, uint32(sms)), (a.Local*a.Ranks+warp-1)/warp
+			a.HeadersBy, a.Counters, a.Senders = min(a.Tokens, uint32(sms)), (a.Local*a.Ranks+warp-1)/warp, uint32(min(rows, most))
 		} else {
 			a.Senders = uint32(min(all, most))
 			if a.Flags&weighted == 0 {
 				a.HeadersBy = min((a.Tokens*a.TopK+uint32(threads)-1)/uint32(threads), uint32(sms))
 			}
 		}
+		l.Grid += 1 + a.HeadersBy + a.Counters + a.Senders
 	}
 	if a.Flags&receivePhase != 0 {
-		collectors = min(rows, most)
+		a.Collectors = uint32(min(rows, most))
 		if kind == dispatching {
-			collectors = min(all, most)
+			a.Collectors = uint32(min(all, most))
 		}
+		l.Grid += 1 + a.Collectors
 	}
-	l.Grid, l.Block = 1+a.HeadersBy+a.Counters+a.Senders+uint32(collectors), uint32(threads)
 	return l
 }
 

@@ -79,10 +79,10 @@ struct MoeArgs {
   uint32_t ranks;
   uint32_t kernel;         // for reports
   uint32_t flags;
-  uint32_t parts;          // blocks that share a row
-  uint32_t counters;       // blocks that count rows of experts
   uint32_t headers_by;     // blocks that send headers, or weights
+  uint32_t counters;       // blocks that count rows of experts
   uint32_t senders;        // blocks that send rows
+  uint32_t collectors;     // blocks that receive
   uint32_t pad;
 };
 static_assert(sizeof(MoeArgs) == 272, "layout");

@@ -1,5 +1,6 @@
-// Dispatch and combine on GPUs have this in common. The first block sends and compares the signatures of calls; others
-// send what is short, then rows; the last ones receive. A block waits for other ranks and never for one behind it.
+// Dispatch and combine on GPUs have this in common. The first blocks send: the signature of the call, headers and counts, rows. One
+// compares signatures and keeps the books, and those behind it receive. A block waits for other ranks and never for one behind it,
+// so that a launch may have fewer blocks, each of which does the work of several in their order.
 #ifndef MSCCLPP_INFERENCE_MOE_BLOCK_H_
 #define MSCCLPP_INFERENCE_MOE_BLOCK_H_
 
@@ -14,12 +15,13 @@ constexpr uint32_t kMoeRoom = 1024;  // words of a block; not fewer than it has 
 struct MoeBlock {
   const MoeArgs& a;
   MoePlaces at;
-  uint32_t kind, tid, nthreads;
+  uint32_t kind, tid, nthreads, units, parts;  // packets of a row, and blocks that share one
   uint32_t* words;
   bool ok;
 
-  MSCCLPP_DEVICE MoeBlock(const MoeArgs& args, uint32_t which, uint64_t launch)
-      : a(args), at(args, launch), kind(which), tid(thread_id()), nthreads(block_dim()), words(room(args)), ok(true) {}
+  MSCCLPP_DEVICE MoeBlock(const MoeArgs& args, uint32_t which, uint64_t launch, uint32_t element)
+      : a(args), at(args, launch), kind(which), tid(thread_id()), nthreads(block_dim()), units(at.units(element)), parts((units + nthreads - 1) / nthreads),
+        words(room(args)), ok(true) {}
 
   static MSCCLPP_DEVICE uint32_t* room(const MoeArgs& args) {
 #if MSCCLPP_TARGET_GPU
@@ -68,7 +70,8 @@ struct MoeBlock {
     return ok;
   }
 
-  MSCCLPP_DEVICE void notify() const {
+  MSCCLPP_DEVICE void notify() {
+    if (!begin()) return;
     for (uint32_t r = tid; r < a.ranks; r += nthreads) store8_packet(at.notice(kind, a.rank, r), moe_pair(a.signature, at.number));
   }
   // compare ends the launch if a rank has begun another call.
@@ -108,7 +111,25 @@ struct MoeBlock {
   }
 };
 
-// run has each block do its part, and the last one keep the books.
+// role does the work of block b of as many as the call is made for.
+template <class Work>
+MSCCLPP_DEVICE void moe_role(Work& work, uint32_t b) {
+  const MoeArgs& a = work.a;
+  if ((a.flags & kMoeSend) != 0) {
+    if (b == 0) return work.notify();
+    b -= 1;
+    if (b < a.headers_by) return work.headers(b);
+    b -= a.headers_by;
+    if (b < a.counters) return work.count(b);
+    b -= a.counters;
+    if (b < a.senders) return work.send(b);
+    b -= a.senders;
+  }
+  if (b == 0) return work.books();
+  work.collect(b - 1);
+}
+
+// run has each block do its part, and the last one say that the launch has ended.
 template <class Work>
 MSCCLPP_DEVICE void moe_run(const MoeArgs& a, uint32_t kind) {
   await_previous();
@@ -118,22 +139,13 @@ MSCCLPP_DEVICE void moe_run(const MoeArgs& a, uint32_t kind) {
   const uint64_t sent = load_relaxed_device(&s->sent[kind]), launch = sends ? sent + 1 : sent - a.behind;
   Work work(a, launch);
   work.ok = load_relaxed_device(&s->left) == 0;  // threads of a block that differ meet at the same barriers
-  const uint32_t b = block_id(), short_ones = 1 + a.headers_by, counting = short_ones + a.counters, sending = counting + a.senders;
-  if (b == 0) {
-    if (sends && work.begin()) work.notify();
-    if (receives) work.books();
-  } else if (b < short_ones) {
-    work.headers(b - 1);
-  } else if (b < counting) {
-    work.count(b - short_ones);
-  } else if (b < sending) {
-    work.send(b - counting);
-  } else {
-    work.collect(b - sending, grid_dim() - sending);
+  const uint32_t roles = (sends ? 1 + a.headers_by + a.counters + a.senders : 0) + (receives ? 1 + a.collectors : 0);
+  for (uint32_t b = block_id(); b < roles; b += grid_dim()) {
+    moe_role(work, b);
+    work.ok = block_sync_and(work.ok);
   }
-  const bool ok = block_sync_and(work.ok);
   if (thread_id() != 0) return;
-  if (!ok) store_release_device(&s->left, 1u);
+  if (!work.ok) store_release_device(&s->left, 1u);
   if (fetch_add_acq_rel_device(&s->finished, 1u) != grid_dim() - 1) return;
   store_relaxed_device(&s->finished, 0u);
   if (receives && load_relaxed_device(&s->left) == 0) {

@@ -15,9 +15,8 @@ struct Combine : MoeBlock {
   using MoeBlock::at;
   static constexpr uint32_t kElements = 16 / sizeof(T), kAtOnce = 4;
   struct Parts { T e[kElements]; };
-  uint32_t units;
 
-  MSCCLPP_DEVICE Combine(const MoeArgs& args, uint64_t launch) : MoeBlock(args, kCombine, launch), units(at.units(sizeof(T))) {}
+  MSCCLPP_DEVICE Combine(const MoeArgs& args, uint64_t launch) : MoeBlock(args, kCombine, launch, sizeof(T)) {}
 
   MSCCLPP_DEVICE void books() { compare(); }
   MSCCLPP_DEVICE void count(uint32_t) {}
@@ -68,7 +67,7 @@ struct Combine : MoeBlock {
   }
 
   MSCCLPP_DEVICE void send(uint32_t first) {
-    const uint32_t of_token = a.ranks * a.parts;
+    const uint32_t of_token = a.ranks * parts;
     uint32_t end = 0;
     for (uint32_t r = 0; r < a.ranks; ++r) {
       const uint32_t n = *reinterpret_cast<const uint32_t*>(at.record(r));
@@ -78,7 +77,7 @@ struct Combine : MoeBlock {
     for (uint32_t i = first;; i += a.senders) {
       const uint32_t t = i / of_token;
       if (t >= end || !ok) return;
-      const uint32_t turned = a.rank + (i - t * of_token) / a.parts, to = turned < a.ranks ? turned : turned - a.ranks, v = i % a.parts * nthreads + tid;
+      const uint32_t turned = a.rank + (i - t * of_token) / parts, to = turned < a.ranks ? turned : turned - a.ranks, v = i % parts * nthreads + tid;
       const uint32_t tokens = *reinterpret_cast<const uint32_t*>(at.record(to));
       const uint32_t n = t < tokens ? *reinterpret_cast<const uint32_t*>(at.record(to, t)) : 0;
       if (n == 0 || v >= units) continue;
@@ -87,9 +86,9 @@ struct Combine : MoeBlock {
     }
   }
 
-  MSCCLPP_DEVICE void collect(uint32_t first, uint32_t blocks) {
-    for (uint32_t i = first; i < a.tokens * a.parts; i += blocks) {
-      const uint32_t t = i / a.parts, v = i % a.parts * nthreads + tid;
+  MSCCLPP_DEVICE void collect(uint32_t first) {
+    for (uint32_t i = first; i < a.tokens * parts; i += a.collectors) {
+      const uint32_t t = i / parts, v = i % parts * nthreads + tid;
       if (v >= units) continue;
       const uint64_t set = at.ranks_of(t);
       float acc[kElements] = {};

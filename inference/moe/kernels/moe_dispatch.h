@@ -12,10 +12,9 @@ template <class T>
 struct Dispatch : MoeBlock {
   using MoeBlock::a;
   using MoeBlock::at;
-  uint32_t units;
 
   MSCCLPP_DEVICE Dispatch(const MoeArgs& args, uint64_t launch)
-      : MoeBlock(args, kDispatch, launch), units(at.units((args.flags & (kMoeCast | kMoeBytes)) != 0 ? 1u : static_cast<uint32_t>(sizeof(T)))) {}
+      : MoeBlock(args, kDispatch, launch, (args.flags & (kMoeCast | kMoeBytes)) != 0 ? 1u : static_cast<uint32_t>(sizeof(T))) {}
 
   struct Unit {
     Vec16 row;
@@ -70,8 +69,8 @@ struct Dispatch : MoeBlock {
   }
 
   MSCCLPP_DEVICE void send(uint32_t first) {
-    for (uint32_t i = first; i < a.tokens * a.parts; i += a.senders) {
-      const uint32_t t = i / a.parts, v = i % a.parts * nthreads + tid;
+    for (uint32_t i = first; i < a.tokens * parts; i += a.senders) {
+      const uint32_t t = i / parts, v = i % parts * nthreads + tid;
       const Unit u = fetch(t, v);
       const uint64_t set = at.ranks_of(t);
       if (i == first && !begin()) return;
@@ -220,13 +219,13 @@ struct Dispatch : MoeBlock {
     return ok ? static_cast<uint32_t>(got) : 0;
   }
 
-  MSCCLPP_DEVICE void collect(uint32_t first, uint32_t blocks) {
-    const uint32_t of_token = a.ranks * a.parts;
+  MSCCLPP_DEVICE void collect(uint32_t first) {
+    const uint32_t of_token = a.ranks * parts;
     uint32_t end = a.most_tokens;
-    for (uint32_t i = first, turn = 0;; i += blocks, ++turn) {
+    for (uint32_t i = first, turn = 0;; i += a.collectors, ++turn) {
       const uint32_t t = i / of_token;
       if (t >= end) return;
-      const uint32_t from = (i - t * of_token) / a.parts, part = i % a.parts, v = part * nthreads + tid;
+      const uint32_t from = (i - t * of_token) / parts, part = i % parts, v = part * nthreads + tid;
       char* p = at.row(from, a.rank, t) + 16ull * v;
       Vec16 got{};
       if (v < units) got = load16_packet(p);
