@@ -6,7 +6,7 @@
 
 #include "../nccl.h"
 
-enum { NAME_MAX_BYTES = 128, REDOPS = 1024 };
+enum { NAME_MAX_BYTES = 128, REDOPS = 1024, COUNTED = 8 };
 
 /* A scalar that multiplies inputs before they are summed. */
 struct redop {
@@ -31,6 +31,9 @@ struct ncclComm {
   _Atomic(void*) inner;  /* the communicator of libmscclpp */
   _Atomic(void*) shrinking; /* that of the ranks that are left, while they meet */
   int rank, nranks;
+  _Atomic(struct peer*) peers; /* the processes of the ranks; NULL while they are not known */
+  _Atomic(uint64_t) counts[COUNTED]; /* collectives that were called, by enum door_kind; written by one thread at a time */
+  _Atomic(uint64_t) splits; /* communicators that were split off */
   int device;            /* ordinal of CUDA; -1: host memory */
   int blocking;
   uint64_t family;       /* communicators that share their resources, and so their abort */
@@ -64,6 +67,14 @@ int comm_take(ncclComm_t comm);
 
 /* comm_give_up ends a handle that was taken: no later call can enter it. */
 void comm_give_up(ncclComm_t comm);
+
+/* comms_each calls f for every handle that has not ended, and keeps it meanwhile. */
+void comms_each(void (*f)(ncclComm_t comm, void* with), void* with);
+
+/* count_call counts a collective; one thread at a time calls. Messages have no counts: the ranks' would differ. */
+static inline void count_call(ncclComm_t c, int kind) {
+  if (kind < COUNTED) atomic_store_explicit(&c->counts[kind], atomic_load_explicit(&c->counts[kind], memory_order_relaxed) + 1, memory_order_relaxed);
+}
 
 /* family_abort aborts the others that share the resources of a communicator; their handles stay, to be ended. */
 void family_abort(ncclComm_t comm);

@@ -113,6 +113,7 @@ static void perform_batch(struct batch* b, struct lane* l) {
     size_t others = 0;
     atomic_store(&b->comm->launched, 1);
     r = b->streams ? streams_join(b->comm->device, b->calls, b->n, b->streams, &others) : ncclSuccess;
+    for (size_t i = 0; i < b->n; i++) count_call(b->comm, b->calls[i].kind);
     if (r == ncclSuccess && atomic_load(&b->comm->shadow))
       r = fallback_group(b->comm, inner, b->calls, b->n);
     else if (r == ncclSuccess && (r = b->n == 1 ? d->call(inner, b->calls) : d->group(inner, b->calls, b->n)) != ncclSuccess)

@@ -10,6 +10,7 @@
 #include "fallback.h"
 #include "fork.h"
 #include "log.h"
+#include "peers.h"
 #include "windows.h"
 
 enum { MOST = 1 << 16 };
@@ -52,6 +53,7 @@ ncclComm_t comm_new(void) {
 static void release(ncclComm_t c) {
   registrations_free(c);
   windows_free(c);
+  free(atomic_exchange(&c->peers, NULL));
   pthread_mutex_lock(&lock);
   c->next = NULL;
   *last_free = c;
@@ -103,21 +105,27 @@ void comm_give_up(ncclComm_t c) {
   comm_leave(c);
 }
 
-void family_abort(ncclComm_t comm) {
+void comms_each(void (*f)(ncclComm_t comm, void* with), void* with) {
   struct ncclComm* r = __atomic_load_n(&region, __ATOMIC_ACQUIRE);
   pthread_mutex_lock(&lock);
   int n = touched;
   pthread_mutex_unlock(&lock);
   for (struct ncclComm* c = r; c < r + n; c++) {
-    if (c == comm || atomic_load_explicit(&c->alive, memory_order_acquire) != ALIVE) continue;
+    if (atomic_load_explicit(&c->alive, memory_order_acquire) != ALIVE) continue;
     atomic_fetch_add(&c->users, 1);
-    void* inner = atomic_load(&c->inner);
-    if (atomic_load(&c->alive) == ALIVE && c->family == comm->family && inner) {
-      int expected = ncclSuccess;
-      atomic_compare_exchange_strong(&c->state, &expected, ncclInvalidUsage);
-      door_opened()->abort(inner, "ncclCommAbort of a communicator that shares its resources");
-      fallback_abort(c);
-    }
+    if (atomic_load(&c->alive) == ALIVE) f(c, with);
     comm_leave(c);
   }
 }
+
+static void abort_relative(ncclComm_t c, void* with) {
+  ncclComm_t comm = with;
+  void* inner = atomic_load(&c->inner);
+  if (c == comm || c->family != comm->family || inner == NULL) return;
+  int expected = ncclSuccess;
+  atomic_compare_exchange_strong(&c->state, &expected, ncclInvalidUsage);
+  door_opened()->abort(inner, "ncclCommAbort of a communicator that shares its resources");
+  fallback_abort(c);
+}
+
+void family_abort(ncclComm_t comm) { comms_each(abort_relative, comm); }

@@ -13,8 +13,11 @@
 #include "fallback.h"
 #include "fork.h"
 #include "group.h"
+#include "hash.h"
 #include "log.h"
 #include "meeting.h"
+#include "peers.h"
+#include "ras.h"
 #include "version.h"
 
 /* ---- from an id ---- */
@@ -24,13 +27,6 @@ struct init {
   ncclUniqueId id;
 };
 
-static uint64_t hash(const void* bytes, size_t n) {
-  const unsigned char* p = bytes;
-  uint64_t h = 14695981039346656037u;
-  for (; n; n--) h = (h ^ *p++) * 1099511628211u;
-  return h;
-}
-
 static ncclResult_t run_init(struct work* w) {
   struct init* i = (struct init*)w;
   ncclComm_t c = w->comm;
@@ -38,6 +34,7 @@ static ncclResult_t run_init(struct work* w) {
   if (d == NULL) return ncclSystemError;
   log_info(SUB_INIT, c->device, "ncclCommInitRank comm %p rank %d nranks %d cudaDev %d commId 0x%llx - Init START", (void*)c, c->rank,
            c->nranks, c->device, (unsigned long long)c->id);
+  ras_start();
   struct door_comm options = {&i->id, c->rank, c->nranks, c->device, c->config.maxCTAs > 0 ? c->config.maxCTAs : 0, c->net};
   void* inner = NULL;
   ncclResult_t r = d->create(&options, &inner);
@@ -48,6 +45,7 @@ static ncclResult_t run_init(struct work* w) {
   }
   if (r != ncclSuccess)
     return fail(r, "%s%s", strstr(d->error(), "versions differ") ? "Mismatched NCCL version detected : " : "", d->error());
+  peers_exchange(c);
   if ((r = fallback_join(c)) != ncclSuccess) return r;
   if (c->nranks == 1) meeting_forget(&i->id);
   log_info(SUB_INIT, c->device, "ncclCommInitRank comm %p rank %d nranks %d cudaDev %d commId 0x%llx - Init COMPLETE", (void*)c,
@@ -79,7 +77,7 @@ static ncclResult_t init_rank(ncclComm_t* out, int nranks, const ncclUniqueId* i
   c->rank = rank;
   c->nranks = nranks;
   c->device = device;
-  c->id = hash(id->internal, sizeof id->internal);
+  c->id = hash_bytes(id->internal, sizeof id->internal);
   atomic_store(&c->doing, function);
   ncclResult_t r = config_take(c, config, NULL);
   if (r != ncclSuccess) {
@@ -195,12 +193,14 @@ static ncclResult_t run_split(struct work* w) {
   const struct door* d = door_opened();
   void *inner = NULL, *of = atomic_load(&w->parent->inner);
   int rank = 0, size = 0;
+  uint64_t nth = atomic_fetch_add(&w->parent->splits, 1); /* all ranks split as often */
   ncclResult_t r = d->split(of, s->color, s->key, &inner, &rank, &size);
   if (r != ncclSuccess) return fail(r, "%s", d->error());
   w->comm->rank = rank;
   w->comm->nranks = size;
-  w->comm->id = hash(&(uint64_t[]){w->parent->id, (uint64_t)s->color, (uint64_t)size}, 24);
+  w->comm->id = hash_bytes(&(uint64_t[]){w->parent->id, (uint64_t)s->color, (uint64_t)size, nth}, 32);
   atomic_store(&w->comm->inner, inner);
+  if (inner) peers_exchange(w->comm);
   if (inner && (r = fallback_join(w->comm)) != ncclSuccess) (void)d->close(atomic_exchange(&w->comm->inner, NULL));
   return r;
 }

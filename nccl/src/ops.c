@@ -77,6 +77,7 @@ static ncclResult_t perform_one(ncclComm_t comm, const struct door_call* call) {
   void* inner = atomic_load_explicit(&comm->inner, memory_order_acquire);
   if (d == NULL || inner == NULL) return fail(ncclInternalError, "communicator %p is ready but has no other half", (void*)comm);
   if (!atomic_load_explicit(&comm->launched, memory_order_relaxed)) atomic_store(&comm->launched, 1);
+  count_call(comm, call->kind);
   if (atomic_load_explicit(&comm->shadow, memory_order_relaxed)) return fallback_call(comm, inner, call);
   ncclResult_t r = d->call(inner, call);
   return r == ncclSuccess ? r : fail(r, "%s", d->error());

@@ -9,6 +9,7 @@
 #include "fork.h"
 #include "group.h"
 #include "log.h"
+#include "peers.h"
 
 struct shrink {
   struct work work; /* first: they are the same address */
@@ -35,6 +36,7 @@ static ncclResult_t run_shrink(struct work* w) {
     return r;
   }
   atomic_store(&c->inner, inner);
+  peers_exchange(c);
   if ((r = fallback_join(c)) != ncclSuccess) {
     (void)d->close(atomic_exchange(&c->inner, NULL));
     return r;

@@ -38,12 +38,21 @@ EXPORT(ncclResult_t, GetVersion, int* out) {
   return ncclSuccess;
 }
 
-void version_print(int rank, int device) {
-  char text[160];
+void version_number(char* text, size_t size) {
   int v = version();
   int wide = v >= 10000;
-  snprintf(text, sizeof text, LIBRARY_SPOKEN " version %d.%d.%d+" LIBRARY_RUNTIME " (mscclpp-go %s)", v / (wide ? 10000 : 1000), v / 100 % (wide ? 100 : 10), v % 100,
-           LIBRARY_VERSION);
+  snprintf(text, size, "%d.%d.%d", v / (wide ? 10000 : 1000), v / 100 % (wide ? 100 : 10), v % 100);
+}
+
+void version_text(char* text, size_t size) {
+  char number[32];
+  version_number(number, sizeof number);
+  snprintf(text, size, LIBRARY_SPOKEN " version %s+" LIBRARY_RUNTIME " (mscclpp-go %s)", number, LIBRARY_VERSION);
+}
+
+void version_print(int rank, int device) {
+  char text[160];
+  version_text(text, sizeof text);
   log_version(rank, device, text);
 }
 

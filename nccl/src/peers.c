@@ -1,0 +1,56 @@
+#define _GNU_SOURCE
+#include "peers.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "door.h"
+#include "hash.h"
+#include "log.h"
+#include "ras.h"
+
+/* host_hash stands for this machine: for the boot of its kernel, which containers share. */
+static uint64_t host_hash(void) {
+  char text[64] = "";
+  int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
+  if (fd >= 0) close(fd);
+  return hash_bytes(text, n > 0 ? (size_t)n : 0);
+}
+
+void peers_exchange(ncclComm_t c) {
+  struct peer mine = {.host = host_hash(), .pid = (int32_t)getpid()};
+  struct peer* all = calloc((size_t)c->nranks, sizeof *all);
+  const struct door* d = door_opened();
+  ras_describe(&mine);
+  if (all == NULL) return; /* the others wait for this rank's part, and then fail: as in any shortage of memory */
+  if (c->nranks == 1) {
+    all[0] = mine;
+  } else if (d->exchange(atomic_load(&c->inner), &mine, sizeof mine, all) != ncclSuccess) {
+    log_info(SUB_INIT | SUB_RAS, c->device, "comm %p: the processes of its ranks are not known: %s", (void*)c, d->error());
+    free(all);
+    return;
+  }
+  atomic_store_explicit(&c->peers, all, memory_order_release);
+}
+
+int peers_hosts(ncclComm_t c) {
+  const struct peer* p = atomic_load_explicit(&c->peers, memory_order_acquire);
+  int n = 0;
+  for (int r = 0; p && r < c->nranks; r++) {
+    int before = 0;
+    while (p[before].host != p[r].host) before++;
+    n += before == r;
+  }
+  return n ? n : 1;
+}
+
+const char* peer_host(const struct peer* p, char* text, socklen_t size) {
+  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}, nothing[PEER_ADDRESS];
+  if (p == NULL || memcmp(p->address, nothing, sizeof nothing) == 0) return "unknown";
+  int four = memcmp(p->address, mapped, sizeof mapped) == 0;
+  return inet_ntop(four ? AF_INET : AF_INET6, p->address + (four ? 12 : 0), text, size) ? text : "unknown";
+}
