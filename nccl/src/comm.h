@@ -33,6 +33,7 @@ struct ncclComm {
   int rank, nranks;
   _Atomic(struct peer*) peers; /* the processes of the ranks; NULL while they are not known */
   _Atomic(uint64_t) counts[COUNTED]; /* collectives that were called, by enum door_kind; written by one thread at a time */
+  _Atomic(struct profile*) profile; /* a profiler's part; NULL: there is none */
   _Atomic(uint64_t) splits; /* communicators that were split off */
   int device;            /* ordinal of CUDA; -1: host memory */
   int blocking;

@@ -36,6 +36,9 @@ static struct {
   int (*event_record)(void*, cudaStream_t);
   int (*event_wait)(cudaStream_t, void*, unsigned);
   int (*is_captured)(cudaStream_t, int*);
+  int (*event_done)(void*);
+  int (*event_apart)(float*, void*, void*);
+  int (*capture_mode)(int*);
   int found;
 } driver;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -77,6 +80,9 @@ static void open_driver(void) {
   *(void**)&driver.event_record = symbol(lib, "cuEventRecord");
   *(void**)&driver.event_wait = symbol(lib, "cuStreamWaitEvent");
   *(void**)&driver.is_captured = symbol(lib, "cuStreamIsCapturing");
+  *(void**)&driver.event_done = symbol(lib, "cuEventQuery");
+  *(void**)&driver.event_apart = symbol(lib, "cuEventElapsedTime");
+  *(void**)&driver.capture_mode = symbol(lib, "cuThreadExchangeStreamCaptureMode");
   if (driver.found && driver.init(0) != 0) driver.found = 0;
 }
 
@@ -357,4 +363,33 @@ ncclResult_t cuda_wait(int device, cudaStream_t stream, cudaStream_t for_stream)
     leave_device(device);
   }
   return err ? fail(ncclUnhandledCudaError, "a group: stream %p cannot wait for stream %p: CUDA error %d", (void*)stream, (void*)for_stream, err) : ncclSuccess;
+}
+
+void cuda_relax(void) {
+  int relaxed = 2; /* calls of this thread are not those of a capture */
+  if (cuda_count() > 0) (void)driver.capture_mode(&relaxed);
+}
+
+int cuda_mark(int device, cudaStream_t stream, void** event) {
+  void* context;
+  int recorded = 0;
+  *event = NULL;
+  if (enter_device(device, &context) != 0) return 0;
+  if (driver.event_new(event, 0) != 0) *event = NULL;
+  if (*event && (record(*event, stream, &recorded) != 0 || !recorded)) {
+    driver.event_free(*event);
+    *event = NULL;
+  }
+  leave_device(device);
+  return *event != NULL;
+}
+
+int cuda_marks_apart(int device, void* from, void* to, float* milliseconds) {
+  enum { NOT_READY = 600 };
+  void* context;
+  if (enter_device(device, &context) != 0) return -1;
+  int err = driver.event_done(to);
+  if (err == 0) err = driver.event_apart(milliseconds, from, to);
+  leave_device(device);
+  return err == 0 ? 1 : err == NOT_READY ? 0 : -1;
 }

@@ -47,3 +47,17 @@ int cuda_capturing(int device, cudaStream_t stream);
 
 /* cuda_wait has a stream wait for all that is on another one. */
 ncclResult_t cuda_wait(int device, cudaStream_t stream, cudaStream_t for_stream);
+
+/* A timer of what is put on a stream between its start and its stop. Start returns NULL, and stop 0, where the stream is being
+ * captured, or nothing can be timed: no text is kept for that. cuda_timer_done returns 1 when the work is done, -1 when
+ * nothing will tell; its wait spoils no capture on a thread that has called cuda_relax. */
+struct cuda_timer;
+struct cuda_timer* cuda_timer_start(int device, cudaStream_t stream);
+int cuda_timer_stop(struct cuda_timer* t);
+int cuda_timer_done(struct cuda_timer* t, double* seconds);
+void cuda_timer_free(struct cuda_timer* t);
+void cuda_relax(void);
+
+/* What timers are made of: cuda_mark records a new event, and returns 1, or makes none; cuda_marks_apart returns as cuda_timer_done does. */
+int cuda_mark(int device, cudaStream_t stream, void** event);
+int cuda_marks_apart(int device, void* from, void* to, float* milliseconds);

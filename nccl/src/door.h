@@ -39,6 +39,7 @@ struct door_call {
   const void* scalar_at; /* …or if not NULL, where one is on the device when the call is carried out */
   cudaStream_t stream;
   int kind, type, op, root; /* root, or peer */
+  void* event;              /* of a profiler */
 };
 
 /* Memory for a window. buff NULL: libmscclpp allocates it; none: this rank has none, and the window fails on all. */

@@ -9,8 +9,10 @@
 #include "export.h"
 #include "fallback.h"
 #include "log.h"
+#include "profiler.h"
 #include "workers.h"
 #include "streams.h"
+#include "watch.h"
 
 struct entry {
   ncclComm_t comm;
@@ -25,6 +27,11 @@ struct group {
   size_t ncalls, room;
   struct work *works, **last;
   int blocking, nonblocking; /* communicators of either kind */
+  struct profiled {
+    ncclComm_t comm;
+    void* event;
+  }* profiled;               /* what profilers of communicators have begun */
+  size_t nprofiled;
 };
 
 static _Thread_local struct group group;
@@ -63,6 +70,31 @@ ncclResult_t group_call(ncclComm_t comm, const struct door_call* call) {
   return ncclSuccess;
 }
 
+static void* profile_of(const struct group* g, ncclComm_t comm) {
+  for (size_t i = 0; i < g->nprofiled; i++)
+    if (g->profiled[i].comm == comm) return g->profiled[i].event;
+  return NULL;
+}
+
+void* group_profile(ncclComm_t comm, cudaStream_t stream) {
+  for (size_t i = 0; i < group.nprofiled; i++)
+    if (group.profiled[i].comm == comm) return group.profiled[i].event;
+  struct profiled* bigger = realloc(group.profiled, (group.nprofiled + 1) * sizeof *bigger);
+  if (bigger == NULL) return NULL;
+  atomic_fetch_add(&comm->users, 1); /* until the group ends */
+  group.profiled = bigger;
+  group.profiled[group.nprofiled++] = (struct profiled){comm, profile_group(comm, group.depth, stream)};
+  return group.profiled[group.nprofiled - 1].event;
+}
+
+static void end_profiles(struct group* g) {
+  for (size_t i = 0; i < g->nprofiled; i++) {
+    profile_stop(g->profiled[i].comm, g->profiled[i].event);
+    comm_leave(g->profiled[i].comm);
+  }
+  free(g->profiled);
+}
+
 ncclResult_t group_work(struct work* w) {
   w->next = NULL;
   *group.last = w;
@@ -92,6 +124,7 @@ struct batch {
   struct door_call* calls;
   size_t n;
   cudaStream_t* streams; /* room for those beside the first call's; NULL: all calls are on one */
+  void* profile;         /* what a profiler has begun */
   struct batch* next;    /* of its lane */
 };
 
@@ -113,11 +146,15 @@ static void perform_batch(struct batch* b, struct lane* l) {
     size_t others = 0;
     atomic_store(&b->comm->launched, 1);
     r = b->streams ? streams_join(b->comm->device, b->calls, b->n, b->streams, &others) : ncclSuccess;
+    struct launch l = {0};
+    int profiled = atomic_load_explicit(&b->comm->profile, memory_order_relaxed) != NULL;
+    if (profiled) l = profile_launch(b->comm, b->profile, b->calls, b->n);
     for (size_t i = 0; i < b->n; i++) count_call(b->comm, b->calls[i].kind);
     if (r == ncclSuccess && atomic_load(&b->comm->shadow))
       r = fallback_group(b->comm, inner, b->calls, b->n);
     else if (r == ncclSuccess && (r = b->n == 1 ? d->call(inner, b->calls) : d->group(inner, b->calls, b->n)) != ncclSuccess)
       fail(r, "%s", d->error());
+    if (profiled) profile_launched(b->comm, &l, r);
     if (r == ncclSuccess) r = streams_part(b->comm->device, b->calls, b->streams, others);
   }
   if (l->result == ncclSuccess) l->result = r;
@@ -194,8 +231,10 @@ static ncclResult_t perform_calls(struct group* g) {
       batches[j] = batches[j - 1];
       batches[j - 1] = t;
     }
+  for (size_t i = 0; i < g->nprofiled; i++) profile_group_ends(g->profiled[i].comm, g->profiled[i].event);
   struct door_call* at = calls;
   for (size_t b = 0; b < nbatches; b++) {
+    batches[b].profile = profile_of(g, batches[b].comm);
     batches[b].calls = at;
     for (size_t i = 0; i < n; i++)
       if (g->calls[i].comm == batches[b].comm) *at++ = g->calls[i].call;
@@ -315,6 +354,7 @@ static ncclResult_t finish(int launch) {
   memset(&group, 0, sizeof group);
   if (!launch) drop_works(g.works, g.error == ncclSuccess ? ncclInvalidUsage : g.error);
   ncclResult_t result = launch ? perform_group(&g) : g.error;
+  end_profiles(&g);
   for (size_t i = 0; i < g.ncalls; i++) comm_leave(g.calls[i].comm);
   free(g.calls);
   return result;
@@ -327,16 +367,19 @@ ncclResult_t group_end(ncclResult_t result) {
 }
 
 EXPORT(ncclResult_t, GroupStart, void) {
+  RANGE("ncclGroupStart");
   group_begin();
   return ncclSuccess;
 }
 
 EXPORT(ncclResult_t, GroupEnd, void) {
+  RANGE("ncclGroupEnd");
   if (group.depth == 0) return fail(ncclInvalidUsage, "ncclGroupEnd: not in a group call.");
   return group_end(ncclSuccess);
 }
 
 EXPORT(ncclResult_t, GroupSimulateEnd, ncclSimInfo_t* info) {
+  RANGE("ncclGroupSimulateEnd");
   if (group.depth == 0) return fail(ncclInvalidUsage, "ncclGroupSimulateEnd: not in a group call.");
   ncclResult_t wrong = ncclSuccess;
   if (info && (info->size < 20 || info->magic != 0x74685283))

@@ -31,5 +31,8 @@ int group_has(ncclComm_t comm);
 /* start_thread runs f with all signals blocked: they belong to the program. Returns an errno. */
 int start_thread(pthread_t* thread, int detached, void* (*f)(void*), void* with);
 
+/* group_profile is what the profiler of a communicator has begun for this thread's group. */
+void* group_profile(ncclComm_t comm, cudaStream_t stream);
+
 /* group_depth is how many groups this thread has open. */
 int group_depth(void);

@@ -11,6 +11,7 @@
 #include "fork.h"
 #include "log.h"
 #include "peers.h"
+#include "profiler.h"
 #include "windows.h"
 
 enum { MOST = 1 << 16 };
@@ -51,6 +52,7 @@ ncclComm_t comm_new(void) {
 }
 
 static void release(ncclComm_t c) {
+  profile_close(c);
   registrations_free(c);
   windows_free(c);
   free(atomic_exchange(&c->peers, NULL));

@@ -17,8 +17,10 @@
 #include "log.h"
 #include "meeting.h"
 #include "peers.h"
+#include "profiler.h"
 #include "ras.h"
 #include "version.h"
+#include "watch.h"
 
 /* ---- from an id ---- */
 
@@ -47,6 +49,7 @@ static ncclResult_t run_init(struct work* w) {
     return fail(r, "%s%s", strstr(d->error(), "versions differ") ? "Mismatched NCCL version detected : " : "", d->error());
   peers_exchange(c);
   if ((r = fallback_join(c)) != ncclSuccess) return r;
+  profile_open(c);
   if (c->nranks == 1) meeting_forget(&i->id);
   log_info(SUB_INIT, c->device, "ncclCommInitRank comm %p rank %d nranks %d cudaDev %d commId 0x%llx - Init COMPLETE", (void*)c,
            c->rank, c->nranks, c->device, (unsigned long long)c->id);
@@ -115,6 +118,7 @@ static ncclResult_t end_init(ncclComm_t* out, ncclResult_t r) {
 }
 
 EXPORT(ncclResult_t, CommInitRankConfig, ncclComm_t* comm, int nranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  RANGE("ncclCommInitRankConfig");
   ncclResult_t r = begin_init("ncclCommInitRankConfig");
   if (r != ncclSuccess) return r;
   group_begin();
@@ -122,6 +126,7 @@ EXPORT(ncclResult_t, CommInitRankConfig, ncclComm_t* comm, int nranks, ncclUniqu
 }
 
 EXPORT(ncclResult_t, CommInitRank, ncclComm_t* comm, int nranks, ncclUniqueId id, int rank) {
+  RANGE("ncclCommInitRank");
   ncclResult_t r = begin_init("ncclCommInitRank");
   if (r != ncclSuccess) return r;
   group_begin();
@@ -130,6 +135,7 @@ EXPORT(ncclResult_t, CommInitRank, ncclComm_t* comm, int nranks, ncclUniqueId id
 
 EXPORT(ncclResult_t, CommInitRankScalable, ncclComm_t* comm, int nranks, int rank, int nids, ncclUniqueId* ids,
        ncclConfig_t* config) {
+  RANGE("ncclCommInitRankScalable");
   ncclResult_t r = begin_init("ncclCommInitRankScalable");
   if (r != ncclSuccess) return r;
   group_begin();
@@ -146,6 +152,7 @@ EXPORT(ncclResult_t, CommInitRankScalable, ncclComm_t* comm, int nranks, int ran
 }
 
 EXPORT(ncclResult_t, CommInitAll, ncclComm_t* comms, int ndev, const int* devices) {
+  RANGE("ncclCommInitAll");
   ncclResult_t r = begin_init("ncclCommInitAll");
   if (r != ncclSuccess) return r;
   int there = cuda_count();
@@ -202,6 +209,7 @@ static ncclResult_t run_split(struct work* w) {
   atomic_store(&w->comm->inner, inner);
   if (inner) peers_exchange(w->comm);
   if (inner && (r = fallback_join(w->comm)) != ncclSuccess) (void)d->close(atomic_exchange(&w->comm->inner, NULL));
+  if (inner && r == ncclSuccess) profile_open(w->comm);
   return r;
 }
 
@@ -218,6 +226,7 @@ static void split_done(struct work* w, ncclResult_t r) {
 }
 
 EXPORT(ncclResult_t, CommSplit, ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) {
+  RANGE("ncclCommSplit");
   if (after_fork()) return fork_refusal("ncclCommSplit");
   group_begin();
   ncclResult_t r = newcomm ? comm_enter(comm, "ncclCommSplit", NEED_READY)

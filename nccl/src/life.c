@@ -15,6 +15,7 @@
 #include "fork.h"
 #include "group.h"
 #include "log.h"
+#include "watch.h"
 
 EXPORT(ncclResult_t, CommCount, const ncclComm_t comm, int* count) {
   ncclResult_t r = comm_enter(comm, "ncclCommCount", NEED_READY);
@@ -99,6 +100,7 @@ static void finalize_done(struct work* w, ncclResult_t r) {
 }
 
 EXPORT(ncclResult_t, CommFinalize, ncclComm_t comm) {
+  RANGE("ncclCommFinalize");
   if (comm == NULL) return ncclSuccess;
   if (after_fork()) return ncclSuccess;
   group_begin();
@@ -166,6 +168,7 @@ static ncclResult_t until_done(ncclComm_t c) {
 }
 
 EXPORT(ncclResult_t, CommDestroy, ncclComm_t comm) {
+  RANGE("ncclCommDestroy");
   if (comm == NULL) return ncclSuccess;
   if (after_fork()) return ncclSuccess;
   ncclResult_t r = comm_enter(comm, "ncclCommDestroy", NEED_ALIVE);
@@ -209,6 +212,7 @@ static void* closing(void* with) {
 }
 
 EXPORT(ncclResult_t, CommAbort, ncclComm_t comm) {
+  RANGE("ncclCommAbort");
   if (comm == NULL) return ncclSuccess;
   if (after_fork()) return ncclSuccess;
   ncclResult_t r = comm_enter(comm, "ncclCommAbort", NEED_ALIVE);
@@ -245,6 +249,7 @@ EXPORT(ncclResult_t, CommAbort, ncclComm_t comm) {
 }
 
 EXPORT(ncclResult_t, CommRevoke, ncclComm_t comm, int flags) {
+  RANGE("ncclCommRevoke");
   if (after_fork()) return fork_refusal("ncclCommRevoke");
   ncclResult_t r = comm_enter(comm, "ncclCommRevoke", NEED_READY);
   if (r != ncclSuccess) return r == ncclInvalidUsage ? ncclInvalidArgument : r; /* finalized */

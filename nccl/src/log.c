@@ -220,6 +220,8 @@ void log_warning(const char* format, ...) {
   print_warning(__FILE_NAME__, __LINE__, text);
 }
 
+void log_warning_at(const char* file, int line, const char* text) { print_warning(file, line, text); }
+
 ncclResult_t log_failure(const char* file, int at, ncclResult_t code, const char* format, ...) {
   char text[LAST] = {0};
   va_list args;

@@ -42,6 +42,9 @@ ncclResult_t log_failure(const char* file, int line, ncclResult_t code, const ch
 /* log_warning prints a line at level WARN that is no failure. */
 void log_warning(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
+/* log_warning_at prints such a line in the name of another file. */
+void log_warning_at(const char* file, int line, const char* text);
+
 /* log_version prints who this library is: bare at VERSION and WARN on rank 0, on all ranks at INFO. */
 void log_version(int rank, int device, const char* text);
 

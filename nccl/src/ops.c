@@ -11,8 +11,10 @@
 #include "group.h"
 #include "log.h"
 #include "maker.h"
+#include "profiler.h"
 #include "redop.h"
 #include "types.h"
+#include "watch.h"
 
 /* What the arguments of a function mean. */
 struct shape {
@@ -83,9 +85,32 @@ static ncclResult_t perform_one(ncclComm_t comm, const struct door_call* call) {
   return r == ncclSuccess ? r : fail(r, "%s", d->error());
 }
 
+/* perform_profiled is perform_one, or group_call, of which a profiler hears. */
+static ncclResult_t perform_profiled(ncclComm_t comm, struct door_call* call) {
+  int grouped = group_depth() > 0;
+  void* group = grouped ? group_profile(comm, call->stream) : profile_group(comm, 1, call->stream);
+  void* event = call->event = profile_api(comm, group, call);
+  ncclResult_t r;
+  if (grouped) {
+    r = group_call(comm, call);
+  } else {
+    profile_group_ends(comm, group);
+    struct launch l = profile_launch(comm, group, call, 1);
+    r = perform_one(comm, call);
+    profile_launched(comm, &l, r);
+  }
+  profile_stop(comm, event);
+  if (!grouped) profile_stop(comm, group);
+  return r;
+}
+
+/* bytes_of is the size of a buffer, for NVTX. */
+static size_t bytes_of(size_t count, ncclDataType_t type) { return count * (size_t)type_size(type); }
+
 static ncclResult_t launch(const struct shape* s, const void* send, void* recv, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
   const char* function = s->function;
+  RANGE_OF(function, bytes_of(count, type));
   ncclResult_t r = comm_enter(comm, function, NEED_READY);
   if (r != ncclSuccess) goto end;
   struct door_call call = {.send = send, .recv = recv, .count = count, .stream = stream, .kind = s->kind, .type = (int)type, .root = root};
@@ -97,11 +122,12 @@ static ncclResult_t launch(const struct shape* s, const void* send, void* recv, 
   /* Nothing to do is done, except for messages: those of no bytes are matched too. */
   int nothing = count == 0 && s->rooted != 'p';
   if (r == ncclSuccess && !nothing) {
-    if (group_depth() == 0) {
-      r = perform_one(comm, &call);
-    } else if ((r = group_call(comm, &call)) == ncclSuccess) {
-      return r; /* the group leaves the communicator */
-    }
+    int grouped = group_depth() > 0;
+    if (watched() && atomic_load_explicit(&comm->profile, memory_order_relaxed))
+      r = perform_profiled(comm, &call);
+    else
+      r = grouped ? group_call(comm, &call) : perform_one(comm, &call);
+    if (grouped && r == ncclSuccess) return r; /* the group leaves the communicator */
   }
   comm_leave(comm);
 end:

@@ -10,6 +10,8 @@
 #include "group.h"
 #include "log.h"
 #include "peers.h"
+#include "profiler.h"
+#include "watch.h"
 
 struct shrink {
   struct work work; /* first: they are the same address */
@@ -41,6 +43,7 @@ static ncclResult_t run_shrink(struct work* w) {
     (void)d->close(atomic_exchange(&c->inner, NULL));
     return r;
   }
+  profile_open(c);
   log_info(SUB_INIT, c->device, "ncclCommShrink comm %p rank %d nranks %d parent %p - Init COMPLETE", (void*)c, c->rank, c->nranks, (void*)parent);
   return ncclSuccess;
 }
@@ -84,6 +87,7 @@ static ncclResult_t enter_shrink(ncclComm_t comm) {
 }
 
 EXPORT(ncclResult_t, CommShrink, ncclComm_t comm, int* exclude, int count, ncclComm_t* newcomm, ncclConfig_t* config, int flags) {
+  RANGE("ncclCommShrink");
   if (after_fork()) return fork_refusal("ncclCommShrink");
   group_begin();
   ncclResult_t r = newcomm ? enter_shrink(comm) : fail(ncclInvalidArgument, "ncclCommShrink : newcomm argument is NULL");

@@ -24,6 +24,9 @@ static struct {
   int (*hipEventRecord)(void*, cudaStream_t);
   int (*hipStreamWaitEvent)(cudaStream_t, void*, unsigned);
   int (*hipStreamIsCapturing)(cudaStream_t, int*);
+  int (*hipEventQuery)(void*);
+  int (*hipEventElapsedTime)(float*, void*, void*);
+  int (*hipThreadExchangeStreamCaptureMode)(int*);
   int found;
 } hip;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -46,7 +49,8 @@ static void open_hip(void) {
 #define FIND(name) hip.found &= (*(void**)&hip.name = dlsym(lib, #name)) != NULL
   FIND(hipInit), FIND(hipGetDeviceCount), FIND(hipGetDevice), FIND(hipSetDevice), FIND(hipDeviceCanAccessPeer), FIND(hipDeviceEnablePeerAccess);
   FIND(hipDeviceSynchronize), FIND(hipPointerGetAttribute), FIND(hipExtMallocWithFlags), FIND(hipFree), FIND(hipEventCreateWithFlags);
-  FIND(hipEventDestroy), FIND(hipEventRecord), FIND(hipStreamWaitEvent), FIND(hipStreamIsCapturing);
+  FIND(hipEventDestroy), FIND(hipEventRecord), FIND(hipStreamWaitEvent), FIND(hipStreamIsCapturing), FIND(hipEventQuery), FIND(hipEventElapsedTime);
+  FIND(hipThreadExchangeStreamCaptureMode);
 #undef FIND
   if (hip.found && hip.hipInit(0) != 0) hip.found = 0;
 }
@@ -251,4 +255,31 @@ static int follow(cudaStream_t stream, cudaStream_t for_stream) {
 
 ncclResult_t cuda_wait(int device, cudaStream_t stream, cudaStream_t for_stream) {
   ON_DEVICE(device, "a group: a stream waits for another one", follow(stream, for_stream));
+}
+
+void cuda_relax(void) {
+  int relaxed = 2; /* calls of this thread are not those of a capture */
+  if (cuda_count() > 0) (void)hip.hipThreadExchangeStreamCaptureMode(&relaxed);
+}
+
+int cuda_mark(int device, cudaStream_t stream, void** event) {
+  int recorded = 0;
+  *event = NULL;
+  if (enter(device) != 0) return 0;
+  if (hip.hipEventCreateWithFlags(event, 0) != 0) *event = NULL;
+  if (*event && (record(*event, stream, &recorded) != 0 || !recorded)) {
+    hip.hipEventDestroy(*event);
+    *event = NULL;
+  }
+  leave();
+  return *event != NULL;
+}
+
+int cuda_marks_apart(int device, void* from, void* to, float* milliseconds) {
+  enum { NOT_READY = 600 };
+  if (enter(device) != 0) return -1;
+  int err = hip.hipEventQuery(to);
+  if (err == 0) err = hip.hipEventElapsedTime(milliseconds, from, to);
+  leave();
+  return err == 0 ? 1 : err == NOT_READY ? 0 : -1;
 }

@@ -1,0 +1,35 @@
+/* How long work on a stream takes. */
+#include <stdlib.h>
+
+#include "cuda.h"
+
+struct cuda_timer {
+  int device;
+  cudaStream_t stream;
+  void *from, *to;
+};
+
+struct cuda_timer* cuda_timer_start(int device, cudaStream_t stream) {
+  struct cuda_timer* t = device >= 0 ? calloc(1, sizeof *t) : NULL;
+  if (t == NULL) return NULL;
+  *t = (struct cuda_timer){.device = device, .stream = stream};
+  if (cuda_mark(device, stream, &t->from)) return t;
+  cuda_timer_free(t);
+  return NULL;
+}
+
+int cuda_timer_stop(struct cuda_timer* t) { return t && cuda_mark(t->device, t->stream, &t->to); }
+
+int cuda_timer_done(struct cuda_timer* t, double* seconds) {
+  float milliseconds = 0;
+  int done = cuda_marks_apart(t->device, t->from, t->to, &milliseconds);
+  *seconds = (double)milliseconds / 1000;
+  return done;
+}
+
+void cuda_timer_free(struct cuda_timer* t) {
+  if (t == NULL) return;
+  cuda_event_free(t->from, t->device);
+  cuda_event_free(t->to, t->device);
+  free(t);
+}
