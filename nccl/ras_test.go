@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// obedient is a rank that does what it is told, and what its lines say.
+// obedient is a rank that carries out commands, and the lines that it prints.
 type obedient struct {
 	command *exec.Cmd
 	in      io.WriteCloser
@@ -57,7 +57,7 @@ func obey(t *testing.T, n int, own func(rank int) []string) []*obedient {
 	return all
 }
 
-// tell gives a rank something to do, and done waits until it has done that.
+// tell gives a rank a command, and done waits until it has carried that out.
 func (o *obedient) tell(t *testing.T, what string) {
 	t.Helper()
 	if _, err := io.WriteString(o.in, what+"\n"); err != nil {
@@ -277,7 +277,7 @@ func stopped(t *testing.T, pid int, want bool) {
 
 // A rank that stands still is shown after the time that the client gives it, and one that was killed at once.
 func TestRASOfStoppedAndDeadRanks(t *testing.T) {
-	ranks := obey(t, 2, ownPort) // nobody has to answer in the short time that is given
+	ranks := obey(t, 2, ownPort) // no other rank has to answer in the short time that is given
 	everyone(t, ranks, "init")
 	service, pid := ranks[0].service(t), ranks[1].command.Process.Pid
 	signal := func(s syscall.Signal) {
@@ -373,7 +373,7 @@ func TestRASDoesNotDisturb(t *testing.T) {
 	ranks := obey(t, 2, ownPort)
 	everyone(t, ranks, "init")
 	service := ranks[0].service(t)
-	for _, c := range []struct{ say, want string }{
+	for _, c := range []struct{ line, want string }{
 		{"NONSENSE\r\n", "ERROR: Unknown command NONSENSE\n"}, {"timeout -1\n", "ERROR: Invalid timeout value -1\n"}, {"timeout x\n", "ERROR: Invalid timeout value x\n"},
 		{"set format xml\n", "ERROR: Invalid format xml\n"}, {"timeout 0\n", "OK\n"}, {strings.Repeat("x", 4096), ""},
 	} {
@@ -382,9 +382,9 @@ func TestRASDoesNotDisturb(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = conn.SetDeadline(time.Now().Add(time.Minute))
-		_, _ = io.WriteString(conn, c.say)
+		_, _ = io.WriteString(conn, c.line)
 		if got, _ := bufio.NewReader(conn).ReadString('\n'); got != c.want {
-			t.Errorf("%q: %q, expected %q", c.say, got, c.want)
+			t.Errorf("%q: %q, expected %q", c.line, got, c.want)
 		}
 		_ = conn.Close()
 	}

@@ -77,6 +77,13 @@ static inline void count_call(ncclComm_t c, int kind) {
   if (kind < COUNTED) atomic_store_explicit(&c->counts[kind], atomic_load_explicit(&c->counts[kind], memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
+/* calls_counted is how many collectives the communicator was given. */
+static inline uint64_t calls_counted(ncclComm_t c) {
+  uint64_t n = 0;
+  for (int i = 0; i < COUNTED; i++) n += atomic_load_explicit(&c->counts[i], memory_order_relaxed);
+  return n;
+}
+
 /* family_abort aborts the others that share the resources of a communicator; their handles stay, to be ended. */
 void family_abort(ncclComm_t comm);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bus.h"
 #include "env.h"
 #include "log.h"
 
@@ -36,6 +37,7 @@ static struct {
   int (*event_record)(void*, cudaStream_t);
   int (*event_wait)(cudaStream_t, void*, unsigned);
   int (*is_captured)(cudaStream_t, int*);
+  int (*bus)(char*, int, int);
   int (*event_done)(void*);
   int (*event_apart)(float*, void*, void*);
   int (*capture_mode)(int*);
@@ -80,6 +82,7 @@ static void open_driver(void) {
   *(void**)&driver.event_record = symbol(lib, "cuEventRecord");
   *(void**)&driver.event_wait = symbol(lib, "cuStreamWaitEvent");
   *(void**)&driver.is_captured = symbol(lib, "cuStreamIsCapturing");
+  *(void**)&driver.bus = symbol(lib, "cuDeviceGetPCIBusId");
   *(void**)&driver.event_done = symbol(lib, "cuEventQuery");
   *(void**)&driver.event_apart = symbol(lib, "cuEventElapsedTime");
   *(void**)&driver.capture_mode = symbol(lib, "cuThreadExchangeStreamCaptureMode");
@@ -392,4 +395,9 @@ int cuda_marks_apart(int device, void* from, void* to, float* milliseconds) {
   if (err == 0) err = driver.event_apart(milliseconds, from, to);
   leave_device(device);
   return err == 0 ? 1 : err == NOT_READY ? 0 : -1;
+}
+
+uint64_t cuda_bus(int device) {
+  char text[32] = "";
+  return device >= 0 && cuda_count() > 0 && driver.bus(text, sizeof text, device) == 0 ? bus_number(text) : 0;
 }

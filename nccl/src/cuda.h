@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "../nccl.h"
 
@@ -11,6 +12,11 @@ int cuda_current(void);
 
 /* cuda_count returns the number of devices. */
 int cuda_count(void);
+
+/* cuda_bus is the place of a device on the bus, as NCCL writes it: the hexadecimal digits of 0000:4f:00.0 as a number; 0 where there
+ * is none. cuda_nvml is the device's number among those of the machine, by CUDA_VISIBLE_DEVICES where that has numbers. */
+uint64_t cuda_bus(int device);
+int cuda_nvml(int device);
 
 /* cuda_settle waits until a device has done all that was put on its streams. */
 ncclResult_t cuda_settle(int device);

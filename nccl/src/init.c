@@ -29,13 +29,20 @@ struct init {
   ncclUniqueId id;
 };
 
+/* say_init prints the lines by which people find the ranks of a job. */
+static void say_init(ncclComm_t c, const char* state) {
+  if (!log_shown(LOG_INFO, SUB_INIT)) return;
+  const char* function = atomic_load(&c->doing);
+  log_info(SUB_INIT, c->device, "%s comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %llx commId 0x%llx - Init %s", function ? function : "ncclCommInitRank", (void*)c, c->rank,
+           c->nranks, c->device, cuda_nvml(c->device), (unsigned long long)cuda_bus(c->device), (unsigned long long)c->id, state);
+}
+
 static ncclResult_t run_init(struct work* w) {
   struct init* i = (struct init*)w;
   ncclComm_t c = w->comm;
   const struct door* d = door_open();
   if (d == NULL) return ncclSystemError;
-  log_info(SUB_INIT, c->device, "ncclCommInitRank comm %p rank %d nranks %d cudaDev %d commId 0x%llx - Init START", (void*)c, c->rank,
-           c->nranks, c->device, (unsigned long long)c->id);
+  say_init(c, "START");
   ras_start();
   struct door_comm options = {&i->id, c->rank, c->nranks, c->device, c->config.maxCTAs > 0 ? c->config.maxCTAs : 0, c->net};
   void* inner = NULL;
@@ -51,8 +58,7 @@ static ncclResult_t run_init(struct work* w) {
   if ((r = fallback_join(c)) != ncclSuccess) return r;
   profile_open(c);
   if (c->nranks == 1) meeting_forget(&i->id);
-  log_info(SUB_INIT, c->device, "ncclCommInitRank comm %p rank %d nranks %d cudaDev %d commId 0x%llx - Init COMPLETE", (void*)c,
-           c->rank, c->nranks, c->device, (unsigned long long)c->id);
+  say_init(c, "COMPLETE");
   return ncclSuccess;
 }
 
@@ -209,7 +215,11 @@ static ncclResult_t run_split(struct work* w) {
   atomic_store(&w->comm->inner, inner);
   if (inner) peers_exchange(w->comm);
   if (inner && (r = fallback_join(w->comm)) != ncclSuccess) (void)d->close(atomic_exchange(&w->comm->inner, NULL));
-  if (inner && r == ncclSuccess) profile_open(w->comm);
+  if (inner && r == ncclSuccess) {
+    profile_open(w->comm);
+    log_info(SUB_INIT, w->comm->device, "ncclCommSplit comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %llx parent %p splitCount %llu color %d key %d - Init COMPLETE", (void*)w->comm, rank,
+             size, w->comm->device, cuda_nvml(w->comm->device), (unsigned long long)cuda_bus(w->comm->device), (void*)w->parent, (unsigned long long)nth + 1, s->color, s->key);
+  }
   return r;
 }
 

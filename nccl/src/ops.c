@@ -117,8 +117,8 @@ static ncclResult_t launch(const struct shape* s, const void* send, void* recv, 
   r = check(comm, s, &call, function);
   if (r == ncclSuccess && s->reduces) r = redop_resolve(comm, function, op, type, &call);
   if (r == ncclSuccess && log_shown(LOG_INFO, SUB_COLL))
-    log_info(SUB_COLL, comm->device, "%s: opCount 0 sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] stream %p",
-             function + 4, send, recv, count, (int)type, (int)op, root, (void*)comm, comm->nranks, (void*)stream);
+    log_info(SUB_COLL, comm->device, "%s: opCount %llx sendbuff %p recvbuff %p count %zu datatype %d op %d root %d comm %p [nranks=%d] stream %p",
+             function + 4, (unsigned long long)calls_counted(comm), send, recv, count, (int)type, (int)op, root, (void*)comm, comm->nranks, (void*)stream);
   /* Nothing to do is done, except for messages: those of no bytes are matched too. */
   int nothing = count == 0 && s->rooted != 'p';
   if (r == ncclSuccess && !nothing) {

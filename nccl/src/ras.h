@@ -9,7 +9,7 @@
 /* What a process says of a rank that it has. The same build is on both sides, so this is what goes over the network. */
 struct ras_rank {
   uint64_t id;
-  int32_t rank, nranks, device, pid;
+  int32_t rank, nranks, device, pid, nvml, zero2;
   int32_t init, error; /* results of NCCL */
   uint8_t finalized, destroyed, aborted, zero[5];
   uint64_t counts[COUNTED];

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cuda.h"
 #include "ras.h"
 #include "ras_socket.h"
 
@@ -53,7 +54,7 @@ static void note(ncclComm_t c, void* with) {
   struct walk* w = with;
   const struct peer* peers = atomic_load_explicit(&c->peers, memory_order_acquire);
   int state = atomic_load(&c->state);
-  struct ras_rank r = {.id = c->id, .rank = c->rank, .nranks = c->nranks, .device = c->device < 0 ? 0 : c->device, .pid = (int32_t)getpid()};
+  struct ras_rank r = {.id = c->id, .rank = c->rank, .nranks = c->nranks, .device = c->device < 0 ? 0 : c->device, .pid = (int32_t)getpid(), .nvml = cuda_nvml(c->device)};
   if (c->nranks == 0) return; /* a split that has not told this rank its place */
   if (peers == NULL && state != ncclSuccess)
     r.init = state;

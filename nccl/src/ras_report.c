@@ -130,7 +130,7 @@ static const char* yes(int is) { return is ? "true" : "false"; }
 
 static void json_rank(const struct ras_rank* r, struct ras_out* out) {
   ras_print(out, "        {\n          \"rank\": %d,\n          \"host\": \"%s\",\n          \"pid\": %d,\n", r->rank, r->host[0] ? r->host : "unknown", r->pid);
-  ras_print(out, "          \"cuda_dev\": %d,\n          \"nvml_dev\": %d,\n", r->device, r->device);
+  ras_print(out, "          \"cuda_dev\": %d,\n          \"nvml_dev\": %d,\n", r->device, r->nvml);
   ras_print(out, "          \"status\": {\n            \"init_state\": %d,\n            \"async_error\": %d,\n", r->init, r->error);
   ras_print(out, "            \"finalize_called\": %s,\n            \"destroy_flag\": %s,\n            \"abort_flag\": %s\n          },\n", yes(r->finalized), yes(r->destroyed), yes(r->aborted));
   ras_print(out, "          \"collective_counts\": {\n");

@@ -44,7 +44,7 @@ static ncclResult_t run_shrink(struct work* w) {
     return r;
   }
   profile_open(c);
-  log_info(SUB_INIT, c->device, "ncclCommShrink comm %p rank %d nranks %d parent %p - Init COMPLETE", (void*)c, c->rank, c->nranks, (void*)parent);
+  log_info(SUB_INIT, c->device, "ncclCommShrink comm %p rank %d nranks %d cudaDev %d parent %p - Init COMPLETE", (void*)c, c->rank, c->nranks, c->device, (void*)parent);
   return ncclSuccess;
 }
 

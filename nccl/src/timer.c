@@ -1,7 +1,8 @@
-/* How long work on a stream takes. */
+/* What both drivers have of devices: how long work on a stream takes, and a device's number on its machine. */
 #include <stdlib.h>
 
 #include "cuda.h"
+#include "maker.h"
 
 struct cuda_timer {
   int device;
@@ -32,4 +33,16 @@ void cuda_timer_free(struct cuda_timer* t) {
   cuda_event_free(t->from, t->device);
   cuda_event_free(t->to, t->device);
   free(t);
+}
+
+int cuda_nvml(int device) {
+  const char* list = getenv(VISIBLE_DEVICES);
+  for (int i = 0; list && device >= 0; i++) {
+    char* end;
+    long n = strtol(list, &end, 10);
+    if (end == list || n < 0 || (*end && *end != ',')) break; /* names, or the end of the list */
+    if (i == device) return (int)n;
+    list = *end ? end + 1 : end;
+  }
+  return device < 0 ? 0 : device;
 }

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "../bus.h"
 #include "../cuda.h"
 #include "../env.h"
 #include "../log.h"
@@ -25,6 +26,7 @@ static struct {
   int (*hipStreamWaitEvent)(cudaStream_t, void*, unsigned);
   int (*hipStreamIsCapturing)(cudaStream_t, int*);
   int (*hipEventQuery)(void*);
+  int (*hipDeviceGetPCIBusId)(char*, int, int);
   int (*hipEventElapsedTime)(float*, void*, void*);
   int (*hipThreadExchangeStreamCaptureMode)(int*);
   int found;
@@ -50,7 +52,7 @@ static void open_hip(void) {
   FIND(hipInit), FIND(hipGetDeviceCount), FIND(hipGetDevice), FIND(hipSetDevice), FIND(hipDeviceCanAccessPeer), FIND(hipDeviceEnablePeerAccess);
   FIND(hipDeviceSynchronize), FIND(hipPointerGetAttribute), FIND(hipExtMallocWithFlags), FIND(hipFree), FIND(hipEventCreateWithFlags);
   FIND(hipEventDestroy), FIND(hipEventRecord), FIND(hipStreamWaitEvent), FIND(hipStreamIsCapturing), FIND(hipEventQuery), FIND(hipEventElapsedTime);
-  FIND(hipThreadExchangeStreamCaptureMode);
+  FIND(hipThreadExchangeStreamCaptureMode), FIND(hipDeviceGetPCIBusId);
 #undef FIND
   if (hip.found && hip.hipInit(0) != 0) hip.found = 0;
 }
@@ -282,4 +284,9 @@ int cuda_marks_apart(int device, void* from, void* to, float* milliseconds) {
   if (err == 0) err = hip.hipEventElapsedTime(milliseconds, from, to);
   leave();
   return err == 0 ? 1 : err == NOT_READY ? 0 : -1;
+}
+
+uint64_t cuda_bus(int device) {
+  char text[32] = "";
+  return device >= 0 && cuda_count() > 0 && hip.hipDeviceGetPCIBusId(text, sizeof text, device) == 0 ? bus_number(text) : 0;
 }
