@@ -81,3 +81,23 @@ func TestResults(t *testing.T) {
 }
 
 func address(a uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&a)) }
+
+// Data movement changes no bit, whatever the pattern.
+func TestEveryPatternIsMoved(t *testing.T) {
+	job(t, 3, collectives.Options{}, func(ctx context.Context, c *collectives.Comm) error {
+		own, err := c.Communicator().Alloc(1 << 20)
+		if err != nil {
+			return err
+		}
+		defer own.Close()
+		if _, err := c.Communicator().Exchange(ctx, own); err != nil {
+			return err
+		}
+		memory := unsafe.Slice((*byte)(address(own.Addr())), own.Bytes())
+		moved, err := collectivetest.EveryPattern(c, collectivetest.OnHost(c, memory[:1<<19], memory[1<<19:]))
+		if err == nil && moved < 15 {
+			err = fmt.Errorf("%d algorithms moved the patterns, expected at least 15", moved)
+		}
+		return err
+	})
+}

@@ -50,6 +50,7 @@ func TestKernelsOnGrids(t *testing.T) {
 	}{
 		{"emulated.cc", 20, 10},
 		{"ll.cc", 10, 3}, // has four numbers of ranks for each kernel
+		{"lamport.cc", 10, 3},
 		{"messages.cc", 10, 5},
 		{"exchange.cc", 20, 20},
 		{"sendrecv.cc", 20, 20},

@@ -67,6 +67,12 @@ func set(t testing.TB, s *interpret.Session, e *entry, x shape) (*job, [][][]byt
 func (j *job) setCollective(t testing.TB, e *entry, k collective.Kind, count uint64) [][][]byte {
 	t.Helper()
 	inputs := j.fill(t, e.dtype, j.in)
+	if choose.TraitsOf(e.algorithm(), k).Protocol.Area == kernelargs.LamportArea {
+		for r := range j.ranks {
+			g := &j.geometry
+			must(t, "sentinels", j.session.Write(at(atScratch, r)+g.Lamport, bytes.Repeat([]byte{kernelargs.Sentinel}, int(2*g.LamportHalf))))
+		}
+	}
 	out := make([][][]byte, j.launches)
 	for n := range j.launches {
 		j.enqueue(t, e, k, count, n)

@@ -1,28 +1,20 @@
-// Packets without a flag: 16 bytes, all of them payload. Memory holds the sentinel in every word until a packet arrives, and
-// its reader puts the sentinel back. That takes elements with a NaN to spare: the sentinel is two (or one) of
-// them, which no sum produces, and a NaN of that payload in the input becomes another one before it is sent.
-//
-// Two halves by turns suffice. A rank that sends into a half for the second time has ended the launch between, for which
-// it needed packets of every other rank; each sent those after its launch before had ended, which had put the
-// sentinel back. Words may arrive one by one, as every word is looked at.
+// Packets of <mscclpp/sentinel.h>, for elements of up to 4 bytes. On a processor one thread takes many at once.
 #ifndef MSCCLPP_INFERENCE_SENTINEL_H_
 #define MSCCLPP_INFERENCE_SENTINEL_H_
 
 #include <mscclpp/device.h>
+#include <mscclpp/sentinel.h>
 
 namespace mscclpp {
 namespace inference {
 
-constexpr uint32_t kSentinel = 0xffffffffu;
-constexpr uint32_t kOtherNaN = 0x7fff7fffu;  // a NaN of f32, and two of f16 or bf16
-
-MSCCLPP_DEVICE uint32_t scrub(uint32_t w) { return w == kSentinel ? kOtherNaN : w; }
-MSCCLPP_DEVICE Vec16 scrub(Vec16 v) { return Vec16{scrub(v.x), scrub(v.y), scrub(v.z), scrub(v.w)}; }
+MSCCLPP_DEVICE uint32_t scrub(uint32_t w) { return Sentinel<float>::scrub(w); }
+MSCCLPP_DEVICE Vec16 scrub(Vec16 v) { return Sentinel<float>::scrub(v); }
 
 // Whether all of a packet has arrived.
-MSCCLPP_DEVICE bool whole(Vec16 v) { return v.x != kSentinel && v.y != kSentinel && v.z != kSentinel && v.w != kSentinel; }
+MSCCLPP_DEVICE bool whole(Vec16 v) { return Sentinel<float>::arrived(v); }
 
-MSCCLPP_DEVICE void clear(void* p) { store16_packet(p, Vec16{kSentinel, kSentinel, kSentinel, kSentinel}); }
+MSCCLPP_DEVICE void clear(void* p) { clear_sentinel(p); }
 
 #if MSCCLPP_TARGET_CPU
 // take copies packets that have arrived, and puts the sentinel back. It returns false, and does nothing, if one is missing.

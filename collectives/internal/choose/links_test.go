@@ -154,7 +154,7 @@ func TestWhichRowsAreUsed(t *testing.T) {
 		"two L4s":     {gpusWith(2, "NVIDIA L4", 8, all(NVLink{})), true, "a model of 2 ranks over PCIe: latency 1.30 µs, stores 25 GB/s"},
 	} {
 		n := len(x.list)
-		rows, basis := Builtin(Facts{Route: Joined(x.list, x.torn), Ranks: n, CopyScratch: 1 << 30, Slots: Slots{1 << 20, 1 << 20}}, offering(collective.AllReduce))
+		rows, basis := Builtin(Facts{Route: Joined(x.list, x.torn), Ranks: n, CopyScratch: 1 << 30, Slots: Slots{1 << 20, 1 << 20, 1 << 20}}, offering(collective.AllReduce))
 		if !strings.HasPrefix(basis, x.basis) {
 			t.Errorf("%s: by %s, want %s", name, basis, x.basis)
 		}

@@ -12,13 +12,13 @@ import (
 // Packet kernels for few ranks have short arguments, and take what fits into a slot, or
 // any message in pieces that do.
 
-// Slots are how many bytes a peer has room for, in packets and in lines.
-type Slots struct{ Packets, Lines uint64 }
+// Slots are how many bytes a peer has room for, in each area.
+type Slots [kernelargs.Areas]uint64
 
 // Protocol says how a kernel for LL packets carries payload.
 type Protocol struct {
-	Lines bool // packets of 128 bytes, of which 120 are payload; else of 8, of which 4 are
-	Twice bool // slices are reduced by one rank each: contributions and results go through a slot
+	Area  kernelargs.Area // packets of 8 bytes, of which 4 are payload; lines of 128, of which 120 are; or packets of 16, all of them payload
+	Twice bool            // slices are reduced by one rank each: contributions and results go through a slot
 
 	Pieces bool // messages are cut, see kernels/stream.h
 }
@@ -33,7 +33,10 @@ const (
 	LaunchPart   = 4<<30 - 1<<20
 )
 
-const lineUnits = 8 // threads that send a line
+const (
+	lineUnits   = 8  // threads that send a line
+	lamportUnit = 16 // bytes that a thread sends without a flag
+)
 
 // llProtocol tells from the name of an algorithm what it is; false: none.
 func llProtocol(name string) (Protocol, bool) {
@@ -41,7 +44,14 @@ func llProtocol(name string) (Protocol, bool) {
 	if kind != "oneshot" && kind != "twoshot" && kind != "direct" && kind != "stream" {
 		return Protocol{}, false
 	}
-	return Protocol{Lines: carrier == "ll128", Twice: kind == "twoshot", Pieces: kind == "stream"}, true
+	area := kernelargs.PacketArea
+	switch carrier {
+	case "ll128":
+		area = kernelargs.LineArea
+	case "lamport":
+		area = kernelargs.LamportArea
+	}
+	return Protocol{Area: area, Twice: kind == "twoshot", Pieces: kind == "stream"}, true
 }
 
 // work is how many bytes of payload the threads of one rank go through.
@@ -59,19 +69,17 @@ func (p Protocol) work(r *engine.Request) uint64 {
 
 // units is how many threads can share the work.
 func (p Protocol) units(r *engine.Request) uint64 {
-	if p.Lines {
+	switch p.Area {
+	case kernelargs.LineArea:
 		return (p.work(r) + kernelargs.LinePayload - 1) / kernelargs.LinePayload * lineUnits
+	case kernelargs.LamportArea:
+		return (p.work(r) + lamportUnit - 1) / lamportUnit
 	}
 	return (p.work(r) + 3) / 4
 }
 
 // Of is how many bytes a slot has for packets of this protocol.
-func (p Protocol) Of(s Slots) uint64 {
-	if p.Lines {
-		return s.Lines
-	}
-	return s.Packets
-}
+func (p Protocol) Of(s Slots) uint64 { return s[p.Area] }
 
 // Room is how many bytes of a slot a call takes. In pieces it is a unit for each thread
 // of the largest launch, twice.
@@ -82,11 +90,12 @@ func (p Protocol) Room(r *engine.Request) uint64 {
 		}
 		return 2 * (StreamThreads/lineUnits + 1) * kernelargs.LineRoom
 	}
-	room := 8 * (p.work(r) + 8)
-	if p.Lines {
+	room := 2 * (p.work(r) + 8)
+	switch p.Area {
+	case kernelargs.LineArea:
 		room = (p.work(r)/kernelargs.LinePayload + 2) * kernelargs.LineRoom
-	} else {
-		room /= 4
+	case kernelargs.LamportArea:
+		room = p.work(r) + 2*lamportUnit
 	}
 	if p.Twice {
 		room *= 2

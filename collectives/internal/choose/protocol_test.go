@@ -52,7 +52,7 @@ func TestMoreThanALaunchIsForOne(t *testing.T) {
 			collective.AllReduce: {Bytes: bytes}, collective.Broadcast: {Bytes: bytes}, collective.Reduce: {Bytes: bytes},
 		} {
 			x.Collective, x.Count, x.Type, x.Ranks = k, bytes, kernel.Uint8, 2
-			slots := Slots{Lines: 1 << 30}
+			slots := Slots{kernelargs.LineArea: 1 << 30}
 			if got := p.Room(&x) <= p.Of(slots); got != (fits || !k.Wide()) {
 				t.Errorf("%v of %d bytes of each rank: fits %v", k, bytes, got)
 			}
@@ -64,7 +64,7 @@ func TestMoreThanALaunchIsForOne(t *testing.T) {
 // unit of each thread of the largest launch.
 func TestPiecesFitAnySlotThatHoldsARow(t *testing.T) {
 	p, ll := llProtocol("stream_ll128")
-	if !ll || !p.Lines || !p.Pieces {
+	if !ll || p.Area != kernelargs.LineArea || !p.Pieces {
 		t.Fatalf("%+v, %v", p, ll)
 	}
 	const row = 2 * (StreamThreads + lineUnits) / lineUnits * kernelargs.LineRoom
@@ -75,7 +75,7 @@ func TestPiecesFitAnySlotThatHoldsARow(t *testing.T) {
 		{1 << 20, row, true}, {1 << 20, row - 1, false}, {32 << 30, row, true}, {32<<30 + 2, 1 << 40, false},
 	} {
 		r := engine.Request{Collective: collective.AllReduce, Bytes: x.bytes, Count: x.bytes / 2, Type: kernel.Float16, Ranks: 2}
-		slots := Slots{Lines: x.slot}
+		slots := Slots{kernelargs.LineArea: x.slot}
 		if fits := p.Room(&r) <= p.Of(slots); fits != x.fits {
 			t.Errorf("%d bytes, slots of %d: fits %v", x.bytes, x.slot, fits)
 		}
@@ -84,7 +84,7 @@ func TestPiecesFitAnySlotThatHoldsARow(t *testing.T) {
 
 // A call takes at most those bytes of a slot that its kernel writes.
 func TestRoomOfLLKernels(t *testing.T) {
-	for _, name := range []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", "direct_ll8", "direct_ll128"} {
+	for _, name := range []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", "direct_ll8", "direct_ll128", "oneshot_lamport", "twoshot_lamport", "direct_lamport"} {
 		p, ok := llProtocol(name)
 		if !ok {
 			t.Fatalf("%s: no kernel for LL packets", name)
@@ -95,9 +95,12 @@ func TestRoomOfLLKernels(t *testing.T) {
 					r := engine.Request{Collective: collective.AllReduce, Count: count, Type: typ, Ranks: ranks}
 					bytes := count * uint64(typ.Size())
 					group, wire := uint64(4), uint64(8)
-					if p.Lines {
+					switch {
+					case p.Area == kernelargs.LineArea:
 						group, wire = 120, kernelargs.LineRoom
-					} else if typ.Size() == 8 {
+					case p.Area == kernelargs.LamportArea:
+						group, wire = 16, 16
+					case typ.Size() == 8:
 						group, wire = 8, 16
 					}
 					groups := (bytes + group - 1) / group

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
@@ -63,10 +64,7 @@ func MostThreads(suggested int) uint32 {
 // more of the device's ports. These are the shapes that were fastest on two H200s, and
 // for all-reduce on four; with others near them calls take up to a tenth longer.
 func llShape(p Protocol, units uint64) (grid, block uint32) {
-	steps := wordSteps
-	if p.Lines {
-		steps = lineSteps
-	}
+	steps := [kernelargs.Areas][]shapeStep{wordSteps, lineSteps, lamportSteps}[p.Area]
 	s := steps[len(steps)-1]
 	for _, x := range steps {
 		if units <= x.units {
@@ -92,6 +90,10 @@ var (
 	// while the first has only sent, see residents.
 	lineSteps = []shapeStep{
 		{64, 1, 64}, {320, 5, 64}, {5120, 40, 128}, {16384, 64, 256}, {20480, 64, 320}, {math.MaxUint64, 72, 512},
+	}
+	// Of packets without a flag: as for as many words.
+	lamportSteps = []shapeStep{
+		{128, 1, 128}, {512, 4, 128}, {4096, 64, 64}, {8192, 64, 128}, {16384, 64, 256}, {32768, 64, 512}, {math.MaxUint64, 128, 512},
 	}
 )
 

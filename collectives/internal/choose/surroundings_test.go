@@ -55,7 +55,7 @@ func FuzzSurroundings(f *testing.F) {
 		if l := joined.Links; !(l.Store > 0 && l.Load > 0 && l.Copy > 0 && l.Each > 0 && l.Memory > 0 && l.Latency > 0 && l.Store < 1e9) || l.Lines == noLines {
 			t.Errorf("%q: %+v: expected links that carry something", said, joined)
 		}
-		if rows, _ := Builtin(Facts{Route: joined, Ranks: 5, CopyScratch: 1 << 30, Slots: Slots{1 << 20, 1 << 20}}, offering(collective.AllReduce)); len(rows) < 2 {
+		if rows, _ := Builtin(Facts{Route: joined, Ranks: 5, CopyScratch: 1 << 30, Slots: Slots{1 << 20, 1 << 20, 1 << 20}}, offering(collective.AllReduce)); len(rows) < 2 {
 			t.Errorf("%q: %v: expected rows for an all-reduce", said, rows)
 		}
 	})

@@ -28,7 +28,7 @@ func offered(kernels []*engine.Kernel, ranks int, noLines bool) (list []*algorit
 		t := &a.traits
 		switch {
 		case t.Copies: // is made of other kernels
-		case t.LL && (ranks > kernelargs.LLRanks || noLines && t.Protocol.Lines):
+		case t.LL && (ranks > kernelargs.LLRanks || noLines && t.Protocol.Area == kernelargs.LineArea):
 		case t.Ranks != 0 && t.Ranks != ranks:
 		default:
 			list = append(list, a)
@@ -59,4 +59,10 @@ func (a *algorithm) fits(q *engine.Query, slots choose.Slots) error {
 		return fmt.Errorf("%w: algorithm %s does not compute %v", framework.ErrUnsupported, a.Name, q.Op)
 	}
 	return nil
+}
+
+// lamport says whether a kernel needs the area of packets without a flag.
+func lamport(k *engine.Kernel) bool {
+	t := choose.TraitsOf(k.Kernel.Algorithm, k.Kind)
+	return t.LL && t.Protocol.Area == kernelargs.LamportArea
 }

@@ -65,6 +65,9 @@ func (e *Engine) offer(found engine.Kernels, copies []*algorithm, ranks int, lan
 	if *g, err = kernelargs.Divide(o.Scratch, ranks, lanes, !e.host); err != nil {
 		return err
 	}
+	if !e.host && slices.ContainsFunc(found.Collectives, lamport) {
+		*g = g.WithLamport()
+	}
 	e.ll = llKernels{call: &e.args, residents: &e.residents}
 	e.ll.divide(g, ranks)
 	m := &e.messenger

@@ -10,21 +10,24 @@ import (
 
 // llKernels launches the kernels of LL packets for few ranks, which have short arguments.
 type llKernels struct {
-	args      [2]kernelargs.LLArgs // for packets, for lines
-	call      *kernelargs.Args     // of the call that is under way
+	args      [kernelargs.Areas]kernelargs.LLArgs
+	call      *kernelargs.Args // of the call that is under way
 	residents *residents
 }
 
 // slots are how many bytes a peer has room for.
-func (x *llKernels) slots() choose.Slots {
-	return choose.Slots{Packets: x.args[0].Slot, Lines: x.args[1].Slot}
+func (x *llKernels) slots() (s choose.Slots) {
+	for i := range x.args {
+		s[i] = x.args[i].Slot
+	}
+	return s
 }
 
 // divide says where packets go in scratch.
 func (x *llKernels) divide(g *kernelargs.Geometry, ranks int) {
 	for i := range x.args {
 		a := &x.args[i]
-		a.Area, a.Half, a.Slot = g.LLArea(i == 1, ranks)
+		a.Area, a.Half, a.Slot = g.LLArea(kernelargs.Area(i), ranks)
 	}
 }
 
@@ -60,11 +63,7 @@ func (x *llKernels) launchPart(kernel device.Kernel, a *kernelargs.LLArgs, l dev
 
 // argsFor fills the arguments of one call from those of other kernels.
 func (x *llKernels) argsFor(p choose.Protocol) *kernelargs.LLArgs {
-	a := &x.args[0]
-	if p.Lines {
-		a = &x.args[1]
-	}
-	k := x.call
+	a, k := &x.args[p.Area], x.call
 	a.Input, a.Output, a.Count, a.Op, a.Element, a.Scale, a.Signature = k.Input, k.Output, k.Count, k.Op, k.Element, k.Scale, k.Signature
 	return a
 }

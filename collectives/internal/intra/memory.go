@@ -75,6 +75,9 @@ func (e *Engine) allocate(ctx context.Context) error {
 	if m.scratch, err = e.comm.Alloc(m.geometry.Total); err != nil {
 		return fmt.Errorf("scratch: %w", err)
 	}
+	if err := m.empty(e.comm.Device()); err != nil {
+		return fmt.Errorf("scratch: %w", err)
+	}
 	if m.state, err = e.comm.Device().Alloc(kernelargs.StateBytes + kernelargs.PullBytes); err != nil {
 		return fmt.Errorf("state: %w", err)
 	}
@@ -112,6 +115,20 @@ func (e *Engine) allocate(ctx context.Context) error {
 		e.list = without(e.list, choose.Pull)
 	}
 	return err
+}
+
+// empty fills the area of packets without a flag with what says that there is none, before a peer reaches it.
+func (m *memory) empty(d device.Device) error {
+	if m.geometry.LamportHalf == 0 {
+		return nil
+	}
+	f, ok := d.(interface {
+		Fill(addr uintptr, value byte, bytes uint64) error
+	})
+	if !ok {
+		return fmt.Errorf("%w: %s cannot fill memory, which packets without a flag need", framework.ErrUnsupported, d.Info().Device)
+	}
+	return f.Fill(m.scratch.Addr()+uintptr(m.geometry.Lamport), kernelargs.Sentinel, 2*m.geometry.LamportHalf)
 }
 
 // openWindow makes the memory of the switch algorithm. It is collective: all ranks

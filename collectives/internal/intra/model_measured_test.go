@@ -152,7 +152,7 @@ func TestModeledRowsServeAllCalls(t *testing.T) {
 						if err != nil || row == nil || row.Algorithm != a.Name {
 							t.Fatalf("%s: %v of %d bytes by %d ranks, registered %v: %v by row %+v: %v", name, k, bytes, ranks, registered, a, row, err)
 						}
-						if row.MaxBytes != 0 && bytes > row.MaxBytes || a.Fits(&r) != nil || a.traits.LL && a.traits.Protocol.Lines && !l.Lines {
+						if row.MaxBytes != 0 && bytes > row.MaxBytes || a.Fits(&r) != nil || a.traits.LL && a.traits.Protocol.Area == kernelargs.LineArea && !l.Lines {
 							t.Fatalf("%s: %v of %d bytes by %d ranks: row %+v does not fit", name, k, bytes, ranks, row)
 						}
 					}
@@ -200,7 +200,7 @@ func upTo(t *testing.T, c *gpu, k collective.Kind) (bytes uint64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !a.traits.LL || a.traits.Protocol.Twice || a.traits.Protocol.Pieces || a.traits.Protocol.Lines {
+		if !a.traits.LL || a.traits.Protocol.Twice || a.traits.Protocol.Pieces || a.traits.Protocol.Area != kernelargs.PacketArea {
 			return bytes
 		}
 		bytes = b

@@ -127,10 +127,7 @@ func (e *Engine) repeatable(c *engine.Call) bool {
 	if !ok {
 		return false
 	}
-	x, a := &e.planned.entry, &e.ll.args[0]
-	if p.Lines {
-		a = &e.ll.args[1]
-	}
+	x, a := &e.planned.entry, &e.ll.args[p.Area]
 	var overlap bool
 	x.Launch, x.Context, x.Function, overlap = k.Direct()
 	x.Overlap = overlap && c.Launch.Overlap

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
@@ -217,7 +218,7 @@ func TestLLKernelsTakeWhatFits(t *testing.T) {
 	}
 	c = onGPU(t, 8, Options{NoLines: true}, nil, allReduces...)
 	r = request(collective.AllReduce, 256<<10, 8)
-	if a, _, err := c.choose(&r, ""); err != nil || a.traits.Protocol.Lines {
+	if a, _, err := c.choose(&r, ""); err != nil || a.traits.Protocol.Area == kernelargs.LineArea {
 		t.Errorf("links that tear lines: %v %v", a, err)
 	}
 }

@@ -9,20 +9,22 @@ import (
 // Geometry is how scratch is divided. It is the same on all ranks: it follows from
 // the size, the number of ranks and the number of lanes.
 type Geometry struct {
-	Total      uint64
-	Lanes      uint32 // with stages and pipes
-	Mailboxes  uint32 // lanes that have mailboxes alone, those included
-	Packets    uint64
-	PacketHalf uint64
-	Lines      uint64 // on GPUs
-	LineHalf   uint64
-	Stages     uint64
-	StageSlot  uint64
-	Pipes      uint64 // also of chunks between barriers, and of the bytes beside pipes of lines: see pipeline.h and transfers_lines.h
-	PipeSlot   uint64 // with its header
-	LinePipes  uint64 // on GPUs
-	LineLanes  uint32 // with pipes of lines; 0: no room for any
-	LineGroups uint32 // of 16 lines, in a slot of theirs
+	Total       uint64
+	Lanes       uint32 // with stages and pipes
+	Mailboxes   uint32 // lanes that have mailboxes alone, those included
+	Packets     uint64
+	PacketHalf  uint64
+	Lines       uint64 // on GPUs
+	LineHalf    uint64
+	Lamport     uint64 // packets without a flag, behind all else: see WithLamport
+	LamportHalf uint64
+	Stages      uint64
+	StageSlot   uint64
+	Pipes       uint64 // also of chunks between barriers, and of the bytes beside pipes of lines: see pipeline.h and transfers_lines.h
+	PipeSlot    uint64 // with its header
+	LinePipes   uint64 // on GPUs
+	LineLanes   uint32 // with pipes of lines; 0: no room for any
+	LineGroups  uint32 // of 16 lines, in a slot of theirs
 }
 
 // How the parts of scratch are divided.
@@ -39,6 +41,7 @@ const (
 	mostPackets    = 4 << 20  // both halves
 	devicePackets  = 24 << 20 // on GPUs
 	deviceLines    = 80 << 20 // for two-shot sums of 8 MiB, whatever the number of ranks
+	mostLamport    = 16 << 20 // both halves: one-shot sums of 4 MiB of two ranks
 	slotUnit       = 256
 	LeastAnnounced = 48 << 10
 	mostPipeChunk  = 64 << 10
@@ -116,12 +119,38 @@ func (g Geometry) linePipesOf(n uint64) uint64 {
 	return uint64(g.LineLanes)*n*LineSlots*uint64(g.LineGroups)*LineGroupBytes + DeviceLine
 }
 
-// LLArea is where packets, or lines, of kernels for few ranks go, and how much of it
-// is for one peer.
-func (g Geometry) LLArea(lines bool, ranks int) (area, half, slot uint64) {
-	area, half = g.Packets, g.PacketHalf
-	if lines {
+// Sentinel is what each byte of that area is until a packet arrives: see <mscclpp/sentinel.h>.
+const Sentinel = 0xff
+
+// WithLamport adds an area for packets without a flag, an eighth of what scratch has otherwise. It comes on top of
+// that, so that no other algorithm has less.
+func (g Geometry) WithLamport() Geometry {
+	g.Lamport = (g.Total + slotUnit - 1) / slotUnit * slotUnit
+	g.LamportHalf = min(g.Total/8, mostLamport) / 2 / 4096 * 4096
+	g.Total = g.Lamport + 2*g.LamportHalf
+	return g
+}
+
+// Area is a part of scratch for the packets of kernels for few ranks.
+type Area int
+
+// The areas. Each has packets of one kind.
+const (
+	PacketArea  Area = iota
+	LineArea         // lines
+	LamportArea      // packets without a flag
+	Areas
+)
+
+// LLArea is where an area begins, how long each of its halves is, and how much of that is for one peer.
+func (g Geometry) LLArea(a Area, ranks int) (area, half, slot uint64) {
+	switch a {
+	case LineArea:
 		area, half = g.Lines, g.LineHalf
+	case LamportArea:
+		area, half = g.Lamport, g.LamportHalf
+	default:
+		area, half = g.Packets, g.PacketHalf
 	}
 	return area, half, half / uint64(ranks) / slotUnit * slotUnit
 }

@@ -1,0 +1,240 @@
+// Reductions among at most eight ranks by packets without a flag: see <mscclpp/sentinel.h>. They are the collectives of
+// ll_reduce.h with half of its words on the wire, and twice the payload of a thread.
+//
+// Packets go to an area of their own, whose two halves launches use by turns; a word of its own counts them. The host has
+// filled the area with the sentinel before a peer could reach it. A thread that has taken a packet puts the sentinel back before
+// its launch ends; every packet of a launch is taken in the same launch, and each rank waits for every other one, if only in
+// effect: where a rank of a two-shot sum has no slice, the ranks that have one wait for it.
+//
+// Payload must fit into a slot: the host chooses another algorithm where it does not.
+#ifndef MSCCLPP_COLLECTIVES_LAMPORT_H_
+#define MSCCLPP_COLLECTIVES_LAMPORT_H_
+
+#include <mscclpp/sentinel.h>
+
+#include "ll_reduce.h"
+
+namespace mscclpp {
+namespace collectives {
+
+// Data that ends within a unit, or does not begin where one may: rare, so not in line.
+MSCCLPP_OUTLINED_LARGE uint64_t load_within(const char* p, uint64_t at, uint64_t bytes) {
+  return at < bytes ? load_odd(p + at, static_cast<uint32_t>(smaller(bytes - at, 8))) : 0;
+}
+MSCCLPP_OUTLINED_LARGE void store_within(char* p, uint64_t at, uint64_t bytes, uint64_t low, uint64_t high) {
+  store_odd(p + at, low, static_cast<uint32_t>(smaller(bytes - at, 8)));
+  if (at + 8 < bytes) store_odd(p + at + 8, high, static_cast<uint32_t>(smaller(bytes - at - 8, 8)));
+}
+
+// LamportCarrier sends 16 bytes of elements of type T. Sums take the data of this rank as peers get it, so that all ranks
+// have the same bits.
+template <class T>
+struct LamportCarrier {
+  using Packet = Sentinel<T>;
+  static constexpr bool kMeets = true;
+  static constexpr uint32_t kUnit = 16;
+  struct Data { uint32_t w[4]; };
+
+  MSCCLPP_DEVICE static uint32_t units(uint64_t bytes) { return static_cast<uint32_t>((bytes + kUnit - 1) / kUnit); }
+  MSCCLPP_DEVICE static uint64_t at(uint32_t u) { return uint64_t(u) * kUnit; }
+  MSCCLPP_DEVICE static bool aligned(const void* p) { return (reinterpret_cast<uintptr_t>(p) & (kUnit - 1)) == 0; }
+  MSCCLPP_DEVICE static Data scrubbed(Vec16 v) {
+    v = Packet::scrub(v);
+    return Data{{v.x, v.y, v.z, v.w}};
+  }
+  MSCCLPP_DEVICE static Data scrubbed(const Data& d) { return scrubbed(Vec16{d.w[0], d.w[1], d.w[2], d.w[3]}); }
+
+  // Behind the end of the data a unit has zeros.
+  MSCCLPP_DEVICE static Data load(const char* p, uint32_t u, uint64_t bytes, bool aligned) {
+    const uint64_t here = at(u);
+    if (aligned && here + kUnit <= bytes) return scrubbed(load16(p + here));
+    const uint64_t low = load_within(p, here, bytes), high = load_within(p, here + 8, bytes);
+    return scrubbed(Vec16{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32)});
+  }
+  MSCCLPP_DEVICE static void save(char* p, uint32_t u, uint64_t bytes, bool aligned, const Data& d) {
+    const uint64_t here = at(u);
+    if (aligned && here + kUnit <= bytes) return store16(p + here, Vec16{d.w[0], d.w[1], d.w[2], d.w[3]});
+    store_within(p, here, bytes, uint64_t(d.w[1]) << 32 | d.w[0], uint64_t(d.w[3]) << 32 | d.w[2]);
+  }
+  MSCCLPP_DEVICE static void send(char* slot, uint32_t u, const Data& d, uint32_t) {
+    store16_packet(slot + at(u), Vec16{d.w[0], d.w[1], d.w[2], d.w[3]});
+  }
+  MSCCLPP_DEVICE static bool poll(const char* slot, uint32_t u, uint32_t, Data& d) {
+    const Vec16 v = load16_packet(slot + at(u));
+    d = Data{{v.x, v.y, v.z, v.w}};
+    return Packet::arrived(v);
+  }
+  MSCCLPP_DEVICE static void clear(char* slot, uint32_t u) { clear_sentinel(slot + at(u)); }
+  template <class F>
+  MSCCLPP_DEVICE static bool wait(const WaitControl* control, const WaitSite& site, F ready) {
+    return wait_brief(control, site, ready);
+  }
+};
+
+// LamportLaunch is LLLaunch without what flags need.
+template <class T, uint32_t kRanks>
+class LamportLaunch : public LLLaunch<LamportCarrier<T>, kRanks> {
+ public:
+  using Base = LLLaunch<LamportCarrier<T>, kRanks>;
+  using Carrier = LamportCarrier<T>;
+  using Data = typename Carrier::Data;
+  using Base::a;
+
+  MSCCLPP_DEVICE LamportLaunch(const LLArgs& args, uint64_t epoch) : Base(args, epoch) {}
+
+  // scatter sends each peer p for which wanted(p) holds the data of load(p) as unit u. All loads are under way at once.
+  template <class Wanted, class Load>
+  MSCCLPP_DEVICE void scatter(uint32_t u, Wanted wanted, Load load) const {
+    if constexpr (kRanks != 0) {
+      Data d[kRanks];
+      MSCCLPP_UNROLL
+      for (uint32_t k = 1; k < kRanks; ++k) {
+        if (wanted(this->peer(k))) d[k] = load(this->peer(k));
+      }
+      MSCCLPP_UNROLL
+      for (uint32_t k = 1; k < kRanks; ++k) {
+        if (wanted(this->peer(k))) this->send(this->peer(k), u, d[k]);
+      }
+    } else {
+      this->peers([&](uint32_t p) MSCCLPP_LAMBDA {
+        if (wanted(p)) this->send(p, u, load(p));
+      });
+    }
+  }
+
+  // take is each, and puts the sentinel back. use is called for this rank and for those for which wanted holds.
+  template <class Wanted, class Use>
+  MSCCLPP_DEVICE bool take(uint32_t u, const Data& own, Wanted wanted, Use use) const {
+    return this->each(u, own, wanted, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA {
+      if (r != a.rank && !wanted(r)) return;
+      if (r != a.rank) Carrier::clear(this->slot(a.rank, r), u);
+      use(r, d);
+    });
+  }
+  template <class Use>
+  MSCCLPP_DEVICE bool take(uint32_t u, const Data& own, Use use) const {
+    return take(u, own, [](uint32_t) MSCCLPP_LAMBDA { return true; }, use);
+  }
+};
+
+// lamport_begin is the begin of ll.h for a launch that has one epoch, of this area. False: leave.
+MSCCLPP_DEVICE bool lamport_begin(const LLArgs& a, uint64_t& epoch) {
+  const auto take = [&]() MSCCLPP_LAMBDA {
+    if (a.count == 0) return;
+    constexpr uint32_t kOwnWord = 8;  // of the line of lines
+    const uint64_t others = grid_dim() - 1;
+    uint64_t word = 0;
+    if (thread_id() == 0) word = fetch_add_relaxed_device(&a.state->epochs[kLineArea][kOwnWord], block_id() < others ? 1 : kEpoch - others);
+    epoch = block_share(word) / kEpoch + 1;
+  };
+  const bool compare = a.check == kCheckCompare;
+  if (!compare) take();
+  if (a.release == kReleaseAtOnce && !compare) release_next();
+  await_previous();
+  if (!compare) return true;
+  if (!agree(a)) return false;
+  take();
+  return true;
+}
+
+// Every rank sends everything to every other rank, and reduces all of it.
+template <class T, ReduceOp Op, uint32_t N>
+MSCCLPP_DEVICE void lamport_allreduce(const LLArgs& a, uint64_t epoch) {
+  using C = LamportCarrier<T>;
+  using Data = typename C::Data;
+  const char* in = static_cast<const char*>(a.input);
+  char* out = static_cast<char*>(a.output);
+  const uint64_t bytes = a.count * sizeof(T);
+  const bool whole = C::aligned(in), whole_out = C::aligned(out);
+  const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
+  const LamportLaunch<T, N> ll(a, epoch);
+  if (units == 0) return;
+  const Data mine = first < units ? C::load(in, first, bytes, whole) : Data{};
+  MSCCLPP_ROLLED
+  for (uint32_t u = first; u < units; u += step) ll.send_all(u, u == first ? mine : C::load(in, u, bytes, whole));
+  ll.sent();
+  const auto s = scalars_of<T>(a);
+  MSCCLPP_ROLLED
+  for (uint32_t u = first; u < units; u += step) {
+    const Data own = u == first ? mine : C::load(in, u, bytes, whole);
+    Sum<T, Op, Data> sum;
+    if (!ll.take(u, own, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
+    ll.met();
+    C::save(out, u, bytes, whole_out, sum.result(s));
+  }
+}
+
+// Every rank sends each rank its slice, reduces its own and sends the result to all. A slot holds contributions, and
+// behind them results.
+template <class T, ReduceOp Op, uint32_t N>
+MSCCLPP_DEVICE void lamport_allreduce_twoshot(const LLArgs& a, uint64_t epoch) {
+  using C = LamportCarrier<T>;
+  using Data = typename C::Data;
+  const char* in = static_cast<const char*>(a.input);
+  char* out = static_cast<char*>(a.output);
+  const uint64_t bytes = a.count * sizeof(T);
+  const bool whole = C::aligned(in), whole_out = C::aligned(out);
+  const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
+  const LamportLaunch<T, N> ll(a, epoch);
+  const uint32_t n = ll.ranks(), per = (units + n - 1) / n;  // units of a slice
+  const auto has = [&](uint32_t r, uint32_t u) MSCCLPP_LAMBDA { return r * per + u < units; };
+  if (units == 0) return;
+  MSCCLPP_ROLLED
+  for (uint32_t u = first; u < per; u += step) {
+    ll.scatter(u, [&](uint32_t p) MSCCLPP_LAMBDA { return has(p, u); },
+               [&](uint32_t p) MSCCLPP_LAMBDA { return C::load(in, p * per + u, bytes, whole); });
+  }
+  const auto s = scalars_of<T>(a);
+  MSCCLPP_ROLLED
+  for (uint32_t u = first; u < per && has(a.rank, u); u += step) {
+    const uint32_t here = a.rank * per + u;
+    Sum<T, Op, Data> sum;
+    if (!ll.take(u, C::load(in, here, bytes, whole), [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
+    ll.met();
+    const Data result = C::scrubbed(sum.result(s));
+    ll.send_all(per + u, result);
+    C::save(out, here, bytes, whole_out, result);
+  }
+  ll.sent();
+  MSCCLPP_ROLLED
+  for (uint32_t u = first; u < per; u += step) {
+    if (!ll.take(per + u, Data{}, [&](uint32_t r) MSCCLPP_LAMBDA { return has(r, u); },
+                 [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA {
+                   if (r != a.rank) C::save(out, r * per + u, bytes, whole_out, d);
+                 })) return;
+  }
+}
+
+// The code of a launch: for one operation and number of ranks, or for any.
+template <ReduceOp Op, uint32_t N>
+struct LamportCode {
+  static constexpr ReduceOp kOp = Op;
+  static constexpr uint32_t kRanks = N;
+};
+
+// with_code calls body with the code for a launch. Sums of frequent types have code for each frequent number of ranks, from `least` on.
+template <class T, uint32_t kLeast, class Body>
+MSCCLPP_DEVICE void with_code(const LLArgs& a, Body body) {
+#if MSCCLPP_OVERLAPS || MSCCLPP_TARGET_CHECK
+  if constexpr (Frequent<T>::kYes) {
+    if (a.op == kSum) {
+      if (a.ranks == 4) return body(LamportCode<kSum, 4>());
+      if (a.ranks == 8) return body(LamportCode<kSum, 8>());
+      if constexpr (kLeast <= 2) {
+        if (a.ranks == 2) return body(LamportCode<kSum, 2>());
+      }
+    }
+  }
+#endif
+  body(LamportCode<mscclpp::detail::kAnyOp, 0>());
+}
+
+// MSCCLPP_LAMPORT is the body of a kernel.
+#define MSCCLPP_LAMPORT(function, T, least, a)      \
+  uint64_t epoch = 0;                               \
+  if (!lamport_begin(a, epoch)) return;             \
+  with_code<T, least>(a, [&](auto code) MSCCLPP_LAMBDA { function<T, decltype(code)::kOp, decltype(code)::kRanks>(a, epoch); });
+
+}  // namespace collectives
+}  // namespace mscclpp
+#endif  // MSCCLPP_COLLECTIVES_LAMPORT_H_
