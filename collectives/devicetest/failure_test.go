@@ -48,7 +48,7 @@ func sums(r *rank, addr uintptr, count int, algorithm string) error {
 // A rank that does not come within the time that waits may take is named, and the call, and what
 // was waited for.
 func TestAbsence(t *testing.T) {
-	for algorithm, word := range map[string]string{"oneshot_ll8": "a packet", "zerocopy": "a barrier"} {
+	for algorithm, word := range map[string]string{"oneshot_ll8": "a packet", "oneshot_lamport": "a packet", "zerocopy": "a barrier"} {
 		t.Run(algorithm, func(t *testing.T) {
 			run(t, make([]string, 2), setting{limit: 2 * time.Second}, collectives.Options{}, func(ctx context.Context, r *rank) error {
 				m, err := r.memory(ctx, 1<<20)
@@ -209,7 +209,7 @@ func TestBuffersElsewhere(t *testing.T) {
 // A rank that ends while kernels of the others wait for it: they leave soon, the error
 // names it, and everything can be closed.
 func TestPeerEndsWhileKernelsWait(t *testing.T) {
-	for _, algorithm := range []string{"oneshot_ll8", "twoshot_ll128", "zerocopy", "twophase_chunk", "copy"} {
+	for _, algorithm := range []string{"oneshot_ll8", "oneshot_lamport", "twoshot_lamport", "twoshot_ll128", "zerocopy", "twophase_chunk", "copy"} {
 		t.Run(algorithm, func(t *testing.T) {
 			job(t, 3, collectives.Options{}, func(ctx context.Context, r *rank) error {
 				m, err := r.memory(ctx, 4<<20)
@@ -365,7 +365,7 @@ func TestRareTypes(t *testing.T) {
 				return err
 			}
 		}
-		for _, algorithm := range []string{"oneshot_ll128", "twophase_ll8"} {
+		for _, algorithm := range []string{"oneshot_ll128", "twophase_ll8", "oneshot_lamport"} {
 			err := trial{Kind: collectives.AllReduce, Algorithm: algorithm, Count: count, Type: rare}.Call(r.Comm, pointer(m.Addr()), pointer(m.Addr()), r.stream)
 			if err := wants(err, framework.ErrUnsupported, "e4m3b15", algorithm); err != nil {
 				return err
@@ -384,7 +384,7 @@ func TestReplays(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		algorithms := []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", "zerocopy", "copy"}
+		algorithms := []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", "oneshot_lamport", "twoshot_lamport", "zerocopy", "copy"}
 		const count, bytes = 500, 500 * 4
 		at := func(i int) uintptr { return m.Addr() + uintptr(i)<<12 }
 		all := func() error {

@@ -107,7 +107,7 @@ func wait(ctx context.Context, r *rank, algorithm string) error {
 // A process that is killed while kernels of the others wait for it: within two
 // seconds they have left, with an error that names it, and the processes end in order.
 func TestProcessIsKilled(t *testing.T) {
-	killed(t, "", "oneshot_ll8", "zerocopy", "copy")
+	killed(t, "", "oneshot_ll8", "oneshot_lamport", "zerocopy", "copy")
 }
 
 // So it is when it was on another host, and streams wait for what the host would have got
