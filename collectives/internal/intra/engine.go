@@ -24,6 +24,9 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Engine, error) 
 		return nil, fmt.Errorf("%w: %d ranks share memory: expected at most %d", framework.ErrUnsupported, c.Size(), kernelargs.MaxRanks)
 	}
 	found, lanes := engine.Discover(c.Kernels(), c.Size()), e.shape(c.Device().Info().SMs)
+	if _, fills := c.Device().(filler); !fills {
+		found.Collectives = slices.DeleteFunc(found.Collectives, lamport)
+	}
 	if !e.host {
 		e.copier = newCopier(c, &e.opts, found.Steps, &e.args, e.launcher.Blocks)
 	}
@@ -65,7 +68,7 @@ func (e *Engine) offer(found engine.Kernels, copies []*algorithm, ranks int, lan
 	if *g, err = kernelargs.Divide(o.Scratch, ranks, lanes, !e.host); err != nil {
 		return err
 	}
-	if !e.host && slices.ContainsFunc(found.Collectives, lamport) {
+	if slices.ContainsFunc(found.Collectives, lamport) {
 		*g = g.WithLamport()
 	}
 	e.ll = llKernels{call: &e.args, residents: &e.residents}

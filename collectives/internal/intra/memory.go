@@ -117,18 +117,17 @@ func (e *Engine) allocate(ctx context.Context) error {
 	return err
 }
 
+// filler is a device that fills its memory. Without it there are no packets without a flag.
+type filler interface {
+	Fill(addr uintptr, value byte, bytes uint64) error
+}
+
 // empty fills the area of packets without a flag with what says that there is none, before a peer reaches it.
 func (m *memory) empty(d device.Device) error {
 	if m.geometry.LamportHalf == 0 {
 		return nil
 	}
-	f, ok := d.(interface {
-		Fill(addr uintptr, value byte, bytes uint64) error
-	})
-	if !ok {
-		return fmt.Errorf("%w: %s cannot fill memory, which packets without a flag need", framework.ErrUnsupported, d.Info().Device)
-	}
-	return f.Fill(m.scratch.Addr()+uintptr(m.geometry.Lamport), kernelargs.Sentinel, 2*m.geometry.LamportHalf)
+	return d.(filler).Fill(m.scratch.Addr()+uintptr(m.geometry.Lamport), kernelargs.Sentinel, 2*m.geometry.LamportHalf)
 }
 
 // openWindow makes the memory of the switch algorithm. It is collective: all ranks
