@@ -47,6 +47,8 @@ func (e *Effective) chosen(key, value string) string {
 		return "mscclpp-go/flight in the cache of the user"
 	case "observe.metrics":
 		return "nowhere"
+	case "observe.otlp":
+		return "none"
 	case "log.file":
 		return "standard error"
 	case "log.dump_signal":
@@ -60,7 +62,7 @@ var left = map[string]string{
 	"device": "", "gpu_code": "auto", "transports": "[]", "comm.scratch": "0", "comm.deadline": "0s", "comm.max_blocks": "0",
 	"collectives.table": "[]", "collectives.plans": "[]", "collectives.sharing": "0", "collectives.lines": "auto",
 	"bootstrap.interface": "", "bootstrap.family": "", "bootstrap.host_id": "", "bootstrap.secret_file": "",
-	"launch.bind": "auto", "launch.output_dir": "", "observe.trace": "", "observe.flight": "", "observe.metrics": "", "log.file": "", "log.dump_signal": "",
+	"launch.bind": "auto", "launch.output_dir": "", "observe.trace": "", "observe.flight": "", "observe.metrics": "", "observe.otlp": "", "log.file": "", "log.dump_signal": "",
 }
 
 // by is the choice on the device that the configuration names, or on either kind.

@@ -323,6 +323,11 @@ type Observe struct {
 	// of the loopback address, or unix:PATH for a socket that this user alone can open. Port
 	// 0 takes a free one. Ranks write records then. Empty: nowhere.
 	Metrics string `config:"metrics"`
+
+	// OTLP is the collector of OpenTelemetry to which mscclpp-run sends the same numbers, by
+	// HTTP: http://HOST:4318, or with a path. The variables OTEL_EXPORTER_OTLP_HEADERS and
+	// OTEL_METRIC_EXPORT_INTERVAL count. Empty: none.
+	OTLP string `config:"otlp"`
 }
 
 // Log is where messages go.

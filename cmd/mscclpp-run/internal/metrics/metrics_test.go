@@ -67,7 +67,7 @@ func playRanks(t *testing.T, n int) *ranks {
 
 func serve(t *testing.T, r *ranks, address string) *Server {
 	t.Helper()
-	s, err := Serve(address, r.memory)
+	s, err := Serve(address, "", r.memory)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestAddresses(t *testing.T) {
 	taken := serve(t, r, "0")
 	port := strings.TrimSuffix(strings.TrimPrefix(taken.Address(), "http://"), "/metrics")
 	for _, address := range []string{"nowhere", port, "unix:" + t.TempDir(), "127.0.0.1:99999"} {
-		if s, err := Serve(address, r.memory); err == nil {
+		if s, err := Serve(address, "", r.memory); err == nil {
 			s.Close()
 			t.Errorf("%s: no error", address)
 		} else if !strings.Contains(err.Error(), "observe.metrics: ") || !strings.Contains(err.Error(), "expected ") {

@@ -22,7 +22,8 @@ import (
 
 // Server answers scrapers, and reads records in the meantime. The nil Server does neither.
 type Server struct {
-	listener net.Listener
+	listener net.Listener // nil: it only exports
+	push     *exporter    // nil: it only answers
 	http     http.Server
 	meter    *meter
 	stop     chan struct{}
@@ -33,14 +34,33 @@ type Server struct {
 // than 3 µs.
 const pollEvery = 5 * time.Millisecond
 
-// Serve answers at an address, as observe.metrics has it. The ranks have their states in memory, which stays until Close.
-func Serve(address string, memory *observe.Memory) (*Server, error) {
-	l, err := listen(address)
-	if err != nil {
-		return nil, fmt.Errorf("observe.metrics: %w", err)
-	}
+// Serve answers at an address, as observe.metrics has it, and sends the same numbers to a collector of OpenTelemetry, as observe.otlp
+// has it; either may be empty. The ranks have their states in memory, which stays until Close.
+func Serve(address, otlp string, memory *observe.Memory) (*Server, error) {
 	registry := prometheus.NewRegistry()
-	s := &Server{listener: l, meter: newMeter(memory, registry), stop: make(chan struct{})}
+	s := &Server{meter: newMeter(memory, registry), stop: make(chan struct{})}
+	var err error
+	if address != "" {
+		if s.listener, err = listen(address); err != nil {
+			return nil, fmt.Errorf("observe.metrics: %w", err)
+		}
+	}
+	if otlp != "" {
+		if s.push, err = newExporter(otlp, registry); err != nil {
+			if s.listener != nil {
+				_ = s.listener.Close() // nothing was served
+			}
+			return nil, fmt.Errorf("observe.otlp: %w", err)
+		}
+	}
+	if s.listener != nil {
+		s.answer(registry)
+	}
+	s.done.Go(s.read)
+	return s, nil
+}
+
+func (s *Server) answer(registry *prometheus.Registry) {
 	answer := promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, EnableOpenMetrics: true})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
@@ -50,9 +70,7 @@ func Serve(address string, memory *observe.Memory) (*Server, error) {
 	s.http = http.Server{
 		Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 	}
-	s.done.Go(func() { _ = s.http.Serve(l) }) // it ends with Close
-	s.done.Go(s.read)
-	return s, nil
+	s.done.Go(func() { _ = s.http.Serve(s.listener) }) // it ends with Close
 }
 
 // listen understands a port of the loopback address, an address with a port, and a path behind "unix:".
@@ -97,15 +115,18 @@ func (s *Server) read() {
 	}
 }
 
-// Address is where it answers.
+// Address is where it answers; empty: nowhere.
 func (s *Server) Address() string {
+	if s.listener == nil {
+		return ""
+	}
 	if s.listener.Addr().Network() == "unix" {
 		return "unix:" + s.listener.Addr().String()
 	}
 	return "http://" + s.listener.Addr().String() + "/metrics"
 }
 
-// Close stops answering.
+// Close sends the last numbers, and stops answering.
 func (s *Server) Close() error {
 	if s == nil {
 		return nil
@@ -114,7 +135,11 @@ func (s *Server) Close() error {
 	err := s.http.Close()
 	s.done.Wait()
 	if errors.Is(err, net.ErrClosed) {
-		return nil
+		err = nil
+	}
+	if s.push != nil {
+		s.meter.poll()
+		err = errors.Join(err, s.push.close())
 	}
 	return err
 }

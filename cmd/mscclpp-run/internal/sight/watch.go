@@ -40,16 +40,18 @@ func Open(cfg config.Observe, ranks, node int, report io.Writer) (*Watch, error)
 	if !cfg.Enabled {
 		return nil, nil //nolint:nilnil // observation is off: all methods accept a nil Watch
 	}
-	m, err := observe.New(ranks, cfg.Trace != "" || cfg.Metrics != "" || cfg.Report)
+	m, err := observe.New(ranks, cfg.Trace != "" || cfg.Metrics != "" || cfg.OTLP != "" || cfg.Report)
 	if err != nil {
 		return nil, err
 	}
 	var numbers *metrics.Server
-	if cfg.Metrics != "" {
-		if numbers, err = metrics.Serve(cfg.Metrics, m); err != nil {
+	if cfg.Metrics != "" || cfg.OTLP != "" {
+		if numbers, err = metrics.Serve(cfg.Metrics, cfg.OTLP, m); err != nil {
 			return nil, errors.Join(err, m.Close())
 		}
-		fmt.Fprintf(report, "mscclpp-run: metrics are at %s\n", numbers.Address())
+		if at := numbers.Address(); at != "" {
+			fmt.Fprintf(report, "mscclpp-run: metrics are at %s\n", at)
+		}
 	}
 	w := &Watch{metrics: numbers, config: cfg, node: node, report: report, memory: m, c: traces.NewCollector(m), stop: make(chan struct{}), late: map[int]int{}}
 	if cfg.Trace == "" {
@@ -115,7 +117,9 @@ func (w *Watch) Close(r launch.Result) {
 	}
 	close(w.stop)
 	w.group.Wait()
-	_ = w.metrics.Close() // nothing can be done about it
+	if err := w.metrics.Close(); err != nil {
+		fmt.Fprintf(w.report, "mscclpp-run: the last metrics are missing: %v\n", err)
+	}
 	if w.config.Trace != "" || w.config.Report {
 		w.c.Stop()
 	}
