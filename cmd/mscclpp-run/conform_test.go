@@ -19,11 +19,12 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/transporttest/loopback"
 	"github.com/mscclpp-go/mscclpp/plugins"
 	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
+	"github.com/mscclpp-go/mscclpp/transports/tcp"
 	"github.com/mscclpp-go/mscclpp/transports/xgmi"
 )
 
 // conformPlugin makes this test program a plugin: "good", "bad", which forgets to
-// check what it registers, "gpu" and "xgmi", which are for GPUs, "absent", which has options and no
+// check what it registers, "gpu" and "xgmi", which are for GPUs, "tcp", "absent", which has options and no
 // hardware, or "dies".
 const conformPlugin = "CONFORM_TEST_PLUGIN"
 
@@ -49,6 +50,8 @@ func init() {
 			return cudaipc.New(cudaipc.Config{}.Defaults())
 		case "xgmi":
 			return xgmi.New(xgmi.Config{}.Defaults())
+		case "tcp":
+			return tcp.New(tcp.Config{}.Defaults())
 		}
 		return loopback.New(), nil
 	})

@@ -37,8 +37,10 @@ func onHIP(t *testing.T, types ...string) func(args ...string) *exec.Cmd {
 	}
 	images := emulated.Images(t, runtime.Tree("../..", types...)...)
 	dir := t.TempDir()
-	if err := os.Rename(plugin(t, "xgmi"), filepath.Join(dir, plugins.FilePrefix+"xgmi")); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"xgmi", "tcp"} {
+		if err := os.Rename(plugin(t, name), filepath.Join(dir, plugins.FilePrefix+name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return func(args ...string) *exec.Cmd {
 		c := command(t, append([]string{"--set", "plugins.dirs=" + dir}, args...)...)
@@ -61,6 +63,27 @@ func TestCheckOnHIP(t *testing.T) {
 		checked(t, program, "hip", ranks, cases...)
 	}
 	checked(t, program, "auto", 2, cases[0])
+}
+
+// Ranks on AMD's GPUs of two hosts communicate through memory of the host, for which their streams wait, and inside the hosts over
+// xgmi.
+func TestHostsOnHIP(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := []string{
+		"allreduce,f32,sum,4097", "allreduce,f32,avg,300000,in-place", "allreduce,f32,max,1001,algorithm=ports", "reducescatter,f32,sum,16667", "reduce,f32,prod,2049,root=3",
+		"allgather,f32,33333", "alltoall,f32,2049", "broadcast,f32,5000,root=1",
+	}
+	args := []string{"-n", "4", "--transports", "xgmi,tcp", "sh", "-c", `export MSCCLPP_BOOTSTRAP__HOST_ID=host-$((RANK/2)); exec "$0" "$@"`, self, "check", "--device", "hip"}
+	for _, c := range cases {
+		args = append(args, "--case", c)
+	}
+	code, out, errs := runs(onHIP(t, "f32")(args...))
+	if want := fmt.Sprintf("%d passed, 0 failed", len(cases)); code != 0 || !strings.Contains(out, want) {
+		t.Errorf("code %d, %s, %s: expected %s", code, out, errs, want)
+	}
 }
 
 // checked runs cases, and expects that they pass.

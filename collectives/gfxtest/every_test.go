@@ -162,8 +162,8 @@ func every(t *testing.T, arch string, n int) {
 	complete(t, c, arch, n)
 }
 
-// ofCopies are kernels that run beside others of their rank, which this device cannot do.
-var ofCopies = map[string]bool{"mscclpp_steps_sum": true, "mscclpp_steps_move": true}
+// ofOthers are kernels that run beside others of their rank, which this device cannot do, and those between hosts, which need a proxy.
+var ofOthers = map[string]bool{"mscclpp_steps_sum": true, "mscclpp_steps_move": true, "mscclpp_steps_exchange": true, "mscclpp_steps_sendrecv": true}
 
 // complete checks that every kernel of the images for a processor has run.
 func complete(t *testing.T, c *cluster, arch string, ranks int) {
@@ -177,7 +177,7 @@ func complete(t *testing.T, c *cluster, arch string, ranks int) {
 			continue
 		}
 		for _, symbol := range set.Symbols(info.ID) {
-			if ofCopies[symbol] || ranks > 2 && symbol == "mscclpp_broadcast_fetch" { // which is for two
+			if ofOthers[symbol] || ranks > 2 && symbol == "mscclpp_broadcast_fetch" { // which is for two
 				continue
 			}
 			if !c.kernels[ran{info.SHA256, symbol}] {

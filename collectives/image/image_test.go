@@ -58,7 +58,7 @@ func expected() []string {
 		if strings.HasPrefix(arch, "sm_") {
 			typed, untyped = parts["reduce_family.h"], parts["move_family.h"]
 		}
-		if arch == "sm_80" {
+		if arch != "sm_90" { // where the code would be that of sm_80
 			untyped = append(slices.Clone(untyped), "exchange") // has arguments of its own
 		}
 		for _, family := range untyped {

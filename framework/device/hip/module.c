@@ -9,7 +9,7 @@
 
 enum { AMDGPU = 224 };  // EM_AMDGPU
 
-// The kernel that stores words, for each architecture that there is an image for. They are handed over before devices open.
+// The kernels that store words and wait for them, for each architecture that there is an image for. They are handed over before devices open.
 static struct {
   pthread_mutex_t lock;
   struct {

@@ -233,7 +233,9 @@ static hip_status begin(hip_device* d) {
   if (CALL(hipDeviceGetStreamPriorityRange, &f->least_priority, &f->greatest_priority) &&
       CALL(hipStreamCreateWithPriority, &d->aux, hipStreamNonBlocking, f->greatest_priority)) {
     const void* image = hip_find_word_image(f->arch, &bytes);
-    if (image != NULL && CALL(hipModuleLoadData, &d->words, image)) (void)CALL(hipModuleGetFunction, &d->word, d->words, "mscclpp_hip_word");
+    if (image != NULL && CALL(hipModuleLoadData, &d->words, image) && CALL(hipModuleGetFunction, &d->word, d->words, "mscclpp_hip_word")) {
+      (void)CALL(hipModuleGetFunction, &d->wait, d->words, "mscclpp_hip_wait");
+    }
     if (st.code != hipSuccess) d->api->hipStreamDestroy(d->aux);
   }
   END;

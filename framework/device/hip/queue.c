@@ -32,15 +32,24 @@ hip_status hip_set(hip_device* d, hip_handle stream, uint64_t to, uint8_t value,
   END_HOT;
 }
 
-// A kernel of ours stores the word. hipStreamWriteValue64 is a kernel as well, and captures do not record it: it would run at once.
-hip_status hip_write_word(hip_device* d, hip_handle stream, uint64_t address, uint64_t value) {
-  if (d->word == NULL) return says(HIP_SAYS_NO_WORDS, 0);
+// A kernel of ours that takes a word and a value. The runtime's own operations are kernels as well, and captures do not record
+// them: they would run at once.
+static hip_status of_word(const hip_device* d, hipFunction_t kernel, hip_handle stream, uint64_t address, uint64_t value) {
+  if (kernel == NULL) return says(HIP_SAYS_NO_WORDS, 0);
   const struct {
     uint64_t address, value;
   } arguments = {address, value};
   BEGIN_HOT;
-  st = launched(d, d->word, STREAM(stream), 1, 1, 0, &arguments, sizeof arguments);
+  st = launched(d, kernel, STREAM(stream), 1, 1, 0, &arguments, sizeof arguments);
   END_HOT;
+}
+
+hip_status hip_write_word(hip_device* d, hip_handle stream, uint64_t address, uint64_t value) {
+  return of_word(d, d->word, stream, address, value);
+}
+
+hip_status hip_wait_word(hip_device* d, hip_handle stream, uint64_t address, uint64_t value) {
+  return of_word(d, d->wait, stream, address, value);
 }
 
 hip_status hip_event_record(hip_device* d, hip_handle event, hip_handle stream) {

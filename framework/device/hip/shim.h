@@ -43,7 +43,7 @@ enum {
   HIP_SAYS_NO_DMA_BUF,
   HIP_SAYS_PAGES,          // a dma-buf has them whole
   HIP_SAYS_NO_FLUSH,
-  HIP_SAYS_NO_WORDS,       // the kernel that stores words
+  HIP_SAYS_NO_WORDS,       // the kernels that store words and wait for them
   HIP_SAYS_SHARED          // more memory of a block than there is
 };
 
@@ -60,8 +60,9 @@ typedef struct mscclpp_device {
   int index;
   hip_facts facts;
   hipStream_t aux;        // for zeroing and for copies that wait
-  hipModule_t words;      // the image of the kernel that stores words
-  hipFunction_t word;     // that kernel
+  hipModule_t words;      // the image of the kernels that store words, and wait for them
+  hipFunction_t word;     // the one that stores
+  hipFunction_t wait;     // the one that waits
   int vmm;                // option: memory behind descriptors
 } hip_device;
 
@@ -92,7 +93,7 @@ void hip_reason(char* text, size_t bytes);
 void hip_library_words(int answer, mscclpp_device_error* e);
 // Writes the names of the functions that are looked up; returns how many there are.
 size_t hip_symbol_names(const char** names, size_t most);
-// The image that stores words, for an architecture. It stays.
+// The image that stores words and waits for them, for an architecture. It stays.
 void hip_word_image(const char* arch, const void* image, size_t bytes);
 const void* hip_find_word_image(const char* arch, size_t* bytes);
 // The thread's device.
@@ -157,6 +158,7 @@ HIP_ENTRY(graph_destroy, hip_device* d, hip_handle graph);
 HIP_ENTRY(copy, hip_device* d, hip_handle stream, uint64_t to, uint64_t from, uint64_t bytes);
 HIP_ENTRY(set, hip_device* d, hip_handle stream, uint64_t to, uint8_t value, uint64_t bytes);
 HIP_ENTRY(write_word, hip_device* d, hip_handle stream, uint64_t address, uint64_t value);
+HIP_ENTRY(wait_word, hip_device* d, hip_handle stream, uint64_t address, uint64_t value);
 void hip_describe(int32_t code, mscclpp_device_error* e);
 
 #pragma GCC visibility pop

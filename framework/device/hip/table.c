@@ -1,7 +1,9 @@
 // The table of AMD's GPUs.
 //
-// It has no waits of streams for words: hipStreamWaitValue64 is a kernel that polls, which can keep the one that it waits for
-// from running, and captures do not record it. Nor has it views: GPUs' memory is not mapped for the host.
+// Streams store words, and wait for them, by kernels of ours: hipStreamWriteValue64 and hipStreamWaitValue64 are kernels as well,
+// and captures do not record them. A wait keeps one wave of one compute unit busy, and the hardware's queue of its stream. It may
+// be for nothing but what the host stores: what another kernel of the process stores could stand behind it in that queue. The
+// table has no views: GPUs' memory is not mapped for the host.
 #include "shim.h"
 
 static const mscclpp_device_share_kind kinds[] = {
@@ -16,7 +18,7 @@ const mscclpp_device_backend hip_table = {
     .share_count = HIP_SHARES,
     .capabilities = MSCCLPP_DEVICE_HAS_SHARES | MSCCLPP_DEVICE_HAS_PEERS | MSCCLPP_DEVICE_HAS_HOST | MSCCLPP_DEVICE_HAS_RANGES |
                     MSCCLPP_DEVICE_HAS_FLUSH | MSCCLPP_DEVICE_HAS_STREAMS | MSCCLPP_DEVICE_HAS_EVENTS | MSCCLPP_DEVICE_HAS_TIMES |
-                    MSCCLPP_DEVICE_HAS_GRAPHS | MSCCLPP_DEVICE_HAS_BINDING,
+                    MSCCLPP_DEVICE_HAS_GRAPHS | MSCCLPP_DEVICE_HAS_WAITS | MSCCLPP_DEVICE_HAS_BINDING,
     .type = "hip",
     .product = "AMD HIP runtime",
     .share_kinds = kinds,
@@ -29,6 +31,6 @@ const mscclpp_device_backend hip_table = {
     E(stream_create) E(stream_destroy) E(stream_query) E(stream_capturing) E(stream_sync)
     E(event_create) E(event_destroy) E(event_record) E(event_wait) E(event_query) E(event_sync) E(event_elapsed)
     E(capture_begin) E(capture_end) E(graph_launch) E(graph_destroy)
-    E(copy) E(set) E(write_word) E(describe)
+    E(copy) E(set) E(write_word) E(wait_word) E(describe)
 #undef E
 };

@@ -25,7 +25,7 @@ static const struct {
     [HIP_SAYS_NO_DMA_BUF] = {UNSUPPORTED, "a dma-buf: expected Linux 5.12 and ROCm 5.6, or later"},
     [HIP_SAYS_PAGES] = {INVALID, "a part of memory that does not consist of whole pages"},
     [HIP_SAYS_NO_FLUSH] = {UNSUPPORTED, "the GPU has no register that flushes writes of adapters"},
-    [HIP_SAYS_NO_WORDS] = {UNSUPPORTED, "there is no image for this GPU of the kernel that stores words: expected gfx90a or gfx942"},
+    [HIP_SAYS_NO_WORDS] = {UNSUPPORTED, "there is no image for this GPU of the kernels that store words and wait for them: expected gfx90a or gfx942"},
     [HIP_SAYS_SHARED] = {INVALID, "more memory of a block than a compute unit has"},
 };
 

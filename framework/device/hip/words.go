@@ -17,7 +17,7 @@ import (
 //go:embed image
 var images embed.FS
 
-// words hands the images of the kernel that stores words to the table.
+// words hands the images of the kernels that store words and wait for them to the table.
 var words = sync.OnceValue(func() error {
 	dir, err := fs.Sub(images, "image")
 	if err != nil {

@@ -39,6 +39,7 @@ var integers = map[string]*alu{
 	"v_subrev_u32":  value(func(a, b, _ uint64) uint64 { return b - a }),
 	"v_add3_u32":    value(func(a, b, c uint64) uint64 { return a + b + c }),
 	"v_mul_lo_u32":  value(func(a, b, _ uint64) uint64 { return a * b }),
+	"v_mul_u32_u24": value(func(a, b, _ uint64) uint64 { return (a & 0xffffff) * (b & 0xffffff) }),
 	"v_mul_hi_u32":  value(func(a, b, _ uint64) uint64 { return u32(a) * u32(b) >> 32 }),
 	"v_min_u32":     value(func(a, b, _ uint64) uint64 { return min(a, b) }),
 	"v_max_u32":     value(func(a, b, _ uint64) uint64 { return max(a, b) }),
@@ -134,6 +135,7 @@ var tests = map[string]*alu{
 	"v_cmp_ge_u32": test(func(a, b uint64) bool { return a >= b }),
 
 	"v_cmp_lt_i64": test(func(a, b uint64) bool { return int64(a) < int64(b) }),
+	"v_cmp_gt_i64": test(func(a, b uint64) bool { return int64(a) > int64(b) }),
 	"v_cmp_lt_u64": test(func(a, b uint64) bool { return a < b }),
 	"v_cmp_eq_u64": test(func(a, b uint64) bool { return a == b }),
 	"v_cmp_le_u64": test(func(a, b uint64) bool { return a <= b }),
