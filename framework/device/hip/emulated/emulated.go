@@ -61,7 +61,12 @@ func Build(t testing.TB) (path, older string) {
 	return path, older
 }
 
-// Tree lists the code objects of the source tree at root, for emulated.Prepare, for some element types; none: all.
+// Plans are the code objects of execution plans of the source tree at root, for emulated.Prepare, for some element types; none: all.
+func Plans(root string, types ...string) emulated.Source {
+	return emulated.Source{Spec: filepath.Join(root, "plan/image/kernels.json"), Types: types, AMD: true}
+}
+
+// Tree lists the other code objects of the source tree at root, for emulated.Prepare, for some element types; none: all.
 func Tree(root string, types ...string) []emulated.Source {
 	const own = "framework/device/hip"
 	sources := append(emulated.Tree(root), emulated.Source{Spec: filepath.Join(root, own, "kernels/kernels.json"), Images: filepath.Join(root, own, "image")})
