@@ -78,7 +78,7 @@ int32_t mscclpp_last_error_rank(void);
  * The abilities of this version: "comm.environment", "comm.unique_id", "collectives", "groups",
  * "split", "abort", "leave", "log.callback", "memory.alloc", "memory.register", "windows", "windows.flat", "channels.memory",
  * "channels.port", "channels.switch", "kernels", "proxies", "plans.language", "plans.execute",
- * "plans.register", "traces", "inference.all_reduce_norm", "device.host", "device.cuda". Whether the machine has what an
+ * "plans.register", "traces", "inference.all_reduce_norm", "inference.moe", "device.host", "device.cuda". Whether the machine has what an
  * ability needs is said by the call that uses it. */
 int mscclpp_supports(const char *ability);
 

@@ -53,6 +53,78 @@ typedef struct {
  * gaps, aligned to 16 bytes. On the host it returns when this rank is done; on a GPU when the work is on the stream. */
 mscclpp_result_t mscclpp_all_reduce_norm(mscclpp_workspace_t workspace, const mscclpp_norm_call_t *call);
 
+/* Experts: rows of tokens go to the ranks whose experts the tokens have chosen, and weighted sums of their rows come back. An object
+ * has the kernels, and memory that the ranks have opened to each other. It belongs to the communicator, and ends with it. */
+typedef struct mscclpp_moe *mscclpp_moe_t;
+
+typedef struct {
+  size_t size;
+  size_t tokens, hidden, experts; /* of a rank at most; elements of a row at most; of all ranks, which have equally many but for the last */
+} mscclpp_moe_options_t;
+#define MSCCLPP_MOE_OPTIONS_INIT {sizeof(mscclpp_moe_options_t), 0, 0, 0}
+
+/* mscclpp_moe_create is collective: all ranks pass the same options. MSCCLPP_UNAVAILABLE: not all ranks reach each other's memory, or
+ * there are no kernels for the device. mscclpp_moe_free is local, and allows NULL. mscclpp_moe_sizes says how many bytes of memory an
+ * object takes on each of so many ranks, and how many the handle of a dispatch has. Either may be NULL. */
+mscclpp_result_t mscclpp_moe_create(mscclpp_comm_t comm, const mscclpp_moe_options_t *options, mscclpp_moe_t *moe);
+mscclpp_result_t mscclpp_moe_free(mscclpp_moe_t moe);
+mscclpp_result_t mscclpp_moe_sizes(const mscclpp_moe_options_t *options, int32_t ranks, size_t *bytes, size_t *handle_bytes);
+
+/* A call is made whole, or in two: SEND returns as soon as data for other ranks is on its way, and RECEIVE, with the same buffers and the ticket
+ * of SEND, waits for theirs. At most two calls of a kind may be between the two. */
+enum { MSCCLPP_MOE_WHOLE = 0, MSCCLPP_MOE_SEND = 1, MSCCLPP_MOE_RECEIVE = 2 };
+
+/* Rows stay bf16; become e4m3 with a float scale for 128 elements, their largest magnitude over 448; or are e4m3 with given scales. */
+enum { MSCCLPP_MOE_BF16 = 0, MSCCLPP_MOE_CAST_E4M3 = 1, MSCCLPP_MOE_GIVEN_E4M3 = 2 };
+
+/* Indices have one integer for each token and each of its top_k experts, at most 16; -1 is no expert. All ranks pass the same numbers but
+ * tokens and top_k. Slots are the rows that an expert has room for; 0: the tokens of the options, times ranks. Results: */
+typedef struct {
+  size_t size;
+  void *stream;                 /* as in mscclpp_call_options_t */
+  size_t tokens, hidden, top_k, slots, row_scales; /* row_scales: of each given row */
+  int32_t phase, format;        /* of the enumerations above */
+  int32_t index64;              /* 1: indices are int64_t; 0: int32_t */
+  int32_t round_scale;          /* 1: scales that are made are powers of two */
+  int32_t exponents;            /* 1: and are given out as their exponents, bytes, four to a word */
+  int32_t reserved;
+  uint64_t *ticket;             /* written by SEND, read by RECEIVE; else NULL */
+  const void *input;            /* a row for each token */
+  const float *scales;          /* of given rows */
+  const void *indices;
+  const float *weights;         /* of the indices; or NULL on all ranks, and combine brings them, which takes it longer */
+  void *output;                 /* [expert of this rank][slots] rows: the first ones, in the order of ranks and tokens */
+  void *output_scales;          /* [expert][scale][slots] floats, or [expert][scale / 4][slots] words of exponents */
+  int32_t *sources;             /* [expert][slots]: the token of a row */
+  int64_t *ranges;              /* [expert][rank]: the first row << 32 | rows */
+  int32_t *received;            /* [expert]: rows */
+  int32_t *statistics;          /* [expert]: received is added to it; or NULL */
+  void *handle;                 /* bytes of mscclpp_moe_sizes, for combine */
+} mscclpp_dispatch_call_t;
+#define MSCCLPP_DISPATCH_CALL_INIT \
+  {sizeof(mscclpp_dispatch_call_t), NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
+
+typedef struct {
+  size_t size;
+  void *stream;
+  size_t tokens, hidden, top_k, slots; /* as for the dispatch */
+  int32_t phase, index64;
+  int32_t weighted;             /* 1: the dispatch has brought the weights; all ranks pass the same */
+  int32_t reserved;
+  uint64_t *ticket;
+  const void *input;            /* [expert of this rank][slots] rows of bf16 */
+  const void *indices;
+  const float *weights;
+  const void *handle;           /* of the dispatch */
+  void *output;                 /* a row of bf16 for each token: the sum of weight times row over its experts */
+} mscclpp_combine_call_t;
+#define MSCCLPP_COMBINE_CALL_INIT {sizeof(mscclpp_combine_call_t), NULL, 0, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL}
+
+/* On the host these return when this rank is done; on a GPU when the work is on the stream. An expert that is sent more rows than it has
+ * slots, and an index of no expert, end the communicator with an error that names the expert. */
+mscclpp_result_t mscclpp_moe_dispatch(mscclpp_moe_t moe, const mscclpp_dispatch_call_t *call);
+mscclpp_result_t mscclpp_moe_combine(mscclpp_moe_t moe, const mscclpp_combine_call_t *call);
+
 #ifdef __cplusplus
 }
 #endif

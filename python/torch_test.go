@@ -66,3 +66,9 @@ func TestTorchKeyboardInterrupt(t *testing.T) {
 		t.Run(scene, func(t *testing.T) { interrupt(t, root, p, "tests/torch_failures.py", scene) })
 	}
 }
+
+// Dispatch and combine with the interface of DeepEP are right, in phases and traced, and refuse other tensors than those that they serve.
+func TestTorchDeepEP(t *testing.T) {
+	p := newest(t, "torch 2.11", hasTorch)
+	done(t, p, 3, "-W", "ignore", "tests/torch_deep_ep.py")
+}

@@ -73,7 +73,7 @@ int mscclpp_supports(const char *ability) {
       "comm.environment", "comm.unique_id", "collectives", "groups", "split", "shrink", "abort", "leave", "log.callback",
       "memory.alloc",     "memory.register", "windows", "windows.flat", "channels.memory", "channels.port", "channels.switch", "kernels",
       "proxies",          "plans.language", "plans.execute", "plans.register", "traces",
-      "inference.all_reduce_norm",
+      "inference.all_reduce_norm", "inference.moe",
       "device.host",      "device.cuda",
   };
   if (ability == NULL) return 0;

@@ -24,7 +24,7 @@ func kernelOf(algorithm string) ownkernel.Kernel {
 // device.
 func New(ctx context.Context, c *comm.Communicator, o Options) (*Buffer, error) {
 	b := &Buffer{comm: c, options: o, host: c.Device().Info().Device == framework.Host, number: waitMark | waitNumber.Add(1)&waitMask}
-	mistake := o.check(c.Size())
+	mistake := o.Check(c.Size())
 	for i, algorithm := range []string{"dispatch", "combine"} {
 		b.code[i] = kernelOf(algorithm)
 		if mistake == nil {

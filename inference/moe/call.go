@@ -47,7 +47,7 @@ type DispatchCall struct {
 	Scales  unsafe.Pointer // of GivenE4M3: f32, RowScales for each row
 	Indices unsafe.Pointer // experts of each token, -1: none; int64 if Index64, else int32
 	Index64 bool
-	Weights unsafe.Pointer // f32, of these experts; nil: combine brings them, which takes it one message more
+	Weights unsafe.Pointer // f32, of these experts; nil, on all ranks: combine brings them, which takes it one message more
 
 	// The results, for the experts of this rank.
 	Output       unsafe.Pointer // [expert][Slots] rows; of each expert the first ones are used, in the order of ranks and tokens

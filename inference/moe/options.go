@@ -21,10 +21,12 @@ func invalid(op, format string, args ...any) error {
 	return fmt.Errorf("%w: %s: "+format, append([]any{framework.ErrInvalid, op}, args...)...)
 }
 
-// check says what is wrong with options.
-func (o Options) check(ranks int) error {
+// Check says what is wrong with options, for so many ranks.
+func (o Options) Check(ranks int) error {
 	const op = "buffer"
 	switch {
+	case ranks <= 0:
+		return invalid(op, "%d ranks: expected 1 or more", ranks)
 	case ranks > mostRanks:
 		return fmt.Errorf("%w: %s: %d ranks: expected at most %d", framework.ErrUnsupported, op, ranks, mostRanks)
 	case o.Tokens <= 0 || o.Tokens > mostTokens:
@@ -62,6 +64,12 @@ func (o Options) stride() uint64 { return (uint64(o.Hidden)*2 + 15) / 16 * 16 }
 func (o Options) Bytes(ranks int) uint64 {
 	_, size := o.arrange(ranks)
 	return size
+}
+
+// HandleBytes is how much memory the records of a dispatch take, which combine needs.
+func (o Options) HandleBytes(ranks int) uint64 {
+	n := uint64(ranks)
+	return 16*n + n*uint64(o.Tokens)*recordBytes
 }
 
 // Types are those of rows that experts take.

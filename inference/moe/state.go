@@ -34,11 +34,8 @@ type Buffer struct {
 	closed  bool
 }
 
-// HandleBytes is how much memory what combine has to know of a dispatch takes.
-func (b *Buffer) HandleBytes() uint64 {
-	n := uint64(b.comm.Size())
-	return 16*n + n*uint64(b.options.Tokens)*recordBytes
-}
+// HandleBytes is how much memory the records of a dispatch take, which combine needs.
+func (b *Buffer) HandleBytes() uint64 { return b.options.HandleBytes(b.comm.Size()) }
 
 // slots are the rows that an expert has room for.
 func (b *Buffer) slots(wanted int) int {

@@ -79,6 +79,34 @@ class NormCall(ctypes.Structure):
     ]
 
 
+class MoeOptions(ctypes.Structure):
+    """mscclpp_moe_options_t."""
+
+    _fields_ = [("size", c_size_t), ("tokens", c_size_t), ("hidden", c_size_t), ("experts", c_size_t)]
+
+
+class DispatchCall(ctypes.Structure):
+    """mscclpp_dispatch_call_t."""
+
+    _fields_ = [
+        ("size", c_size_t), ("stream", c_void_p), ("tokens", c_size_t), ("hidden", c_size_t), ("top_k", c_size_t), ("slots", c_size_t),
+        ("row_scales", c_size_t), ("phase", c_int32), ("format", c_int32), ("index64", c_int32), ("round_scale", c_int32), ("exponents", c_int32),
+        ("reserved", c_int32), ("ticket", POINTER(c_uint64)), ("input", c_void_p), ("scales", c_void_p), ("indices", c_void_p), ("weights", c_void_p),
+        ("output", c_void_p), ("output_scales", c_void_p), ("sources", c_void_p), ("ranges", c_void_p), ("received", c_void_p),
+        ("statistics", c_void_p), ("handle", c_void_p),
+    ]
+
+
+class CombineCall(ctypes.Structure):
+    """mscclpp_combine_call_t."""
+
+    _fields_ = [
+        ("size", c_size_t), ("stream", c_void_p), ("tokens", c_size_t), ("hidden", c_size_t), ("top_k", c_size_t), ("slots", c_size_t),
+        ("phase", c_int32), ("index64", c_int32), ("weighted", c_int32), ("reserved", c_int32), ("ticket", POINTER(c_uint64)),
+        ("input", c_void_p), ("indices", c_void_p), ("weights", c_void_p), ("handle", c_void_p), ("output", c_void_p),
+    ]
+
+
 _handle, _out, _options = c_void_p, POINTER(c_void_p), c_void_p
 _counts = POINTER(c_size_t)
 
@@ -167,6 +195,11 @@ FUNCTIONS = {
     "workspace_create": [_handle, _options, _out],
     "workspace_free": [_handle],
     "all_reduce_norm": [_handle, _options],
+    "moe_create": [_handle, _options, _out],
+    "moe_free": [_handle],
+    "moe_sizes": [_options, c_int32, _counts, _counts],
+    "moe_dispatch": [_handle, _options],
+    "moe_combine": [_handle, _options],
 }
 _OTHERS = {
     "abi_version": ([], c_uint32),

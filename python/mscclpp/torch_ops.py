@@ -14,9 +14,7 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from . import _errors, _types
-from ._communicator import Communicator
-from ._unique_id import UniqueId
+from . import _errors, _torch_group, _types
 from .inference import Quantization, Workspace
 
 __all__ = ["disable", "enable"]
@@ -43,17 +41,11 @@ def enable(group=None, *, device: str | torch.device | None = None, scratch_byte
         device: "cpu", or a GPU; None: the current GPU if the program has one, else "cpu".
         scratch_bytes: as Workspace has it.
     """
-    device = torch.device(device if device is not None else "cuda" if torch.cuda.is_available() else "cpu")
+    device = _torch_group.device_of(device)
     key = _name(group), device.type
     if key in _spaces:
         return
-    rank, size = dist.get_rank(group), dist.get_world_size(group)
-    own = [UniqueId.create().bytes if rank == 0 else None]
-    dist.broadcast_object_list(own, dist.get_global_rank(group or dist.group.WORLD, 0), group, device if dist.get_backend(group) == "nccl" else None)
-    index = device.index if device.index is not None or device.type == "cpu" else torch.cuda.current_device()
-    comm = Communicator(UniqueId(own[0]), rank, size, device="host" if device.type == "cpu" else f"cuda:{index}")
-    comm.join()
-    _spaces[key] = Workspace(comm, scratch_bytes)
+    _spaces[key] = Workspace(_torch_group.communicator(group, device), scratch_bytes)
 
 
 def disable(group=None) -> None:
