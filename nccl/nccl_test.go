@@ -356,6 +356,12 @@ func TestOperations(t *testing.T) { ranks(t, "operations.c", 3) }
 
 func TestAlone(t *testing.T) { alone(t, "alone.c") }
 
+// Values, waits and texts that no other program is about.
+func TestLines(t *testing.T) { ranks(t, "lines.c", 3) }
+
+// Graphs of other threads, and memory that is mapped anew at the same addresses.
+func TestLinesOnGPUs(t *testing.T) { ranksWith(t, "lines_device.c", 2, onGPUs(t)) }
+
 func TestLife(t *testing.T) { ranks(t, "life.c", 4) }
 
 // Calls that are queued when the program destroys the communicator, and their stream, are carried out.

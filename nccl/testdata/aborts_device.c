@@ -75,6 +75,17 @@ static void in_destroy(struct use* u) {
   r = result_of(u->thread);
   EXPECT(r == ncclSuccess || r == ncclInvalidArgument);
 }
+static void* finalizes(void* with) {
+  struct use* u = with;
+  atomic_store(&inside, 1);
+  return (void*)(long)ncclCommFinalize(u->comm);
+}
+static void in_finalize(struct use* u) { /* which waits for a call that rank 1 has not made */
+  NCCL(reduce(u));
+  begins(u, finalizes);
+  PROMPTLY(ncclCommAbort(u->comm));
+  result_of(u->thread); /* it may have begun after the abort */
+}
 static void in_capture(struct use* u) {
   void *graph = NULL, *other = stream_new();
   CUDA(cuStreamBeginCapture_v2, (void*, int), other, 2);
@@ -101,7 +112,7 @@ static void until_failed(ncclComm_t c) {
 }
 
 int main(void) {
-  void (*const states[])(struct use*) = {spins, queued, in_destroy, in_capture, in_driver};
+  void (*const states[])(struct use*) = {spins, queued, in_destroy, in_finalize, in_capture, in_driver};
   place();
   device_open(rank);
   x = device_alloc(4096);

@@ -1,0 +1,105 @@
+/* Two ranks on emulated GPUs: a graph that another thread launches, and memory that is mapped anew. */
+#include <pthread.h>
+
+#include "device.h"
+
+enum { N = 3000 };
+static ncclComm_t comm;
+static void *stream, *exec;
+
+static void fill(float* x, float value) {
+  for (int i = 0; i < N; i++) x[i] = value;
+}
+
+static void all(const float* x, float value, const char* what) {
+  for (int i = 0; i < N; i++)
+    if (x[i] != value) {
+      fprintf(stderr, "rank %d: %s: element %d is %g: expected %g\n", rank, what, i, (double)x[i], (double)value);
+      exit(1);
+    }
+}
+
+static void* launches(void* with) {
+  void* context;
+  (void)with;
+  CUDA(cuDevicePrimaryCtxRetain, (void**, int), &context, rank);
+  CUDA(cuCtxSetCurrent, (void*), context);
+  CUDA(cuGraphLaunch, (void*, void*), exec, stream);
+  stream_sync(stream);
+  return NULL;
+}
+
+/* Graphs are launched by threads that never called the library, between calls of another one. */
+static void graph_of_another_thread(void) {
+  void* graph;
+  pthread_t thread;
+  float* x = device_alloc(N * sizeof *x);
+  fill(x, 1);
+  CUDA(cuStreamBeginCapture_v2, (void*, int), stream, 0);
+  NCCL(ncclAllReduce(x, x, N, ncclFloat32, ncclSum, comm, stream));
+  CUDA(cuStreamEndCapture, (void*, void**), stream, &graph);
+  CUDA(cuGraphInstantiateWithFlags, (void**, void*, unsigned long long), &exec, graph, 0);
+  CUDA(cuGraphDestroy, (void*), graph);
+  for (int turn = 0; turn < 4; turn++) {
+    EXPECT(pthread_create(&thread, NULL, launches, NULL) == 0);
+    pthread_join(thread, NULL);
+    all(x, (float)(2 << 2 * turn), "launched by another thread");
+    NCCL(ncclAllReduce(x, x, N, ncclFloat32, ncclSum, comm, stream));
+    stream_sync(stream);
+    all(x, (float)(4 << 2 * turn), "called between launches");
+  }
+  CUDA(cuGraphExecDestroy, (void*), exec);
+}
+
+/* Structures of cuda.h. */
+struct location { int type, id; };
+struct allocation {
+  int type, handles;
+  struct location location;
+  void* unused;
+  char flags[8];
+};
+struct grant {
+  struct location location;
+  int flags;
+};
+
+/* An allocator that maps other memory at the same addresses, as expandable segments do: calls use what is there when they are made. */
+static void mapped_anew(void) {
+  const struct allocation a = {.type = 1, .handles = 1, .location = {1, rank}};
+  const struct grant g = {{1, rank}, 3};
+  const size_t size = 2 << 20;
+  uintptr_t at;
+  uint64_t handle;
+  CUDA(cuMemAddressReserve, (uintptr_t*, size_t, size_t, uintptr_t, uint64_t), &at, size, 0, 0, 0);
+  for (int turn = 0; turn < 5; turn++) {
+    CUDA(cuMemCreate, (uint64_t*, size_t, const void*, uint64_t), &handle, size, &a, 0);
+    CUDA(cuMemMap, (uintptr_t, size_t, size_t, uint64_t, uint64_t), at, size, 0, handle, 0);
+    CUDA(cuMemSetAccess, (uintptr_t, size_t, const void*, size_t), at, size, &g, 1);
+    float* x = (float*)at;
+    void* registered = NULL;
+    if (turn % 2) NCCL(ncclCommRegister(comm, x, size, &registered));
+    fill(x, (float)(turn + 1));
+    NCCL(ncclAllReduce(x, x, N, ncclFloat32, ncclSum, comm, stream));
+    NCCL(ncclBroadcast(x, x + N, N, ncclFloat32, 1, comm, stream));
+    stream_sync(stream);
+    all(x, (float)(2 * turn + 2), "memory that was mapped anew");
+    all(x + N, (float)(2 * turn + 2), "memory that was mapped anew");
+    NCCL(ncclCommDeregister(comm, registered));
+    CUDA(cuMemUnmap, (uintptr_t, size_t), at, size);
+    CUDA(cuMemRelease, (uint64_t), handle);
+  }
+  CUDA(cuMemAddressFree, (uintptr_t, size_t), at, size);
+}
+
+int main(void) {
+  place();
+  device_open(rank);
+  stream = stream_new();
+  NCCL(ncclCommInitRank(&comm, nranks, id, rank));
+  graph_of_another_thread();
+  mapped_anew();
+  NCCL(ncclCommDestroy(comm));
+  printf("rank %d ok\n", rank);
+  return 0;
+}
