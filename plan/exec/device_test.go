@@ -28,8 +28,19 @@ import (
 // On emulated GPUs plans run in the order of a stream, from the images of this module, with tables in memory of the device;
 // what is to be staged is copied on the stream.
 func TestPlansOnAnEmulatedGPU(t *testing.T) {
-	t.Setenv(cuda.EnvLibrary, emulated.Build(t))
 	t.Setenv(emulated.EnvImages, emulated.Images(t, emulated.Source{Spec: "../image/kernels.json", Types: []string{"i32"}}))
+	plansOnGPUs(t)
+}
+
+// The same from the PTX of the committed images, which have one block for each of the plan's.
+func TestPlansFromPTX(t *testing.T) {
+	t.Setenv(emulated.EnvImages, t.TempDir()) // none for processors
+	t.Setenv(emulated.EnvRun, "ptx")
+	plansOnGPUs(t)
+}
+
+func plansOnGPUs(t *testing.T) {
+	t.Setenv(cuda.EnvLibrary, emulated.Build(t))
 	t.Setenv(emulated.EnvMemory, "268435456")
 	plans := []*schema.Plan{compile(t, "allreduce-1pa", library.Shape{Ranks: 2}), compile(t, "allreduce-2pa-chunks", library.Shape{Ranks: 2, InPlace: true})}
 	var gpus []topo.GPU

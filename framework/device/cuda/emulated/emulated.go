@@ -34,7 +34,7 @@ const (
 	EnvWithout = "CUDA_EMULATED_WITHOUT" // abilities they lack, a list: nvlink, peer, vmm, ipc, dmabuf, register, memops, ordered, flush, multicast
 	EnvRun     = "CUDA_EMULATED_RUN"     // ptx: kernels are the PTX that is loaded, interpreted; else CPU images stand for it
 	EnvFaults  = "CUDA_EMULATED_FAULTS"  // CALL[@GPU]:CODE[xTIMES][~MILLISECONDS], a list: calls that fail; die in place of the code ends the process
-	EnvShape   = "CUDA_EMULATED_SHAPE"   // the most blocks and threads of a launch that is interpreted; default 2x64
+	EnvShape   = "CUDA_EMULATED_SHAPE"   // the most blocks and threads of an interpreted launch of a kernel that asks for their number; default 2x64
 )
 
 //go:embed driver management gdrcopy ptx interpreter

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <set>
 
 #include "fault.h"
 #include "multicast.h"
@@ -63,6 +64,22 @@ class Process : public ptx::Memory {
   std::vector<Window> windows_;
 };
 
+// Whether a kernel, or a function that it calls, reads how many blocks, or how many threads of a block, run it. One that does not
+// does the same work in block n whatever the number is, so that all its blocks have to run.
+bool asks(const ptx::Function& f, bool ptx::Function::*what, std::set<const ptx::Function*>* seen) {
+  if (!seen->insert(&f).second) return false;
+  if (f.*what) return true;
+  for (const ptx::Instruction& i : f.code) {
+    if (i.callee != nullptr && asks(*i.callee, what, seen)) return true;
+  }
+  return false;
+}
+
+bool asks(const ptx::Function& f, bool ptx::Function::*what) {
+  std::set<const ptx::Function*> seen;
+  return asks(f, what, &seen);
+}
+
 // "4x128": so many blocks of so many threads at most.
 void most(uint32_t* blocks, uint32_t* threads) {
   *blocks = kBlocks;
@@ -100,8 +117,8 @@ void interpret(Context* context, const ptx::Program& program, const ptx::Functio
   ptx::Launch launch;
   launch.program = &program;
   launch.entry = &entry;
-  launch.grid = std::min(grid, blocks);
-  launch.block = std::min(block, threads);
+  launch.grid = asks(entry, &ptx::Function::asks_blocks) ? std::min(grid, blocks) : grid;
+  launch.block = asks(entry, &ptx::Function::asks_threads) ? std::min(block, threads) : block;
   launch.shared = shared;
   launch.arguments = parameters;
   machine->add(launch);

@@ -137,6 +137,8 @@ void Parser::plain(Instruction* i) {
       Instruction form;
       if (!decode_form(special, &form)) in_.fail(in_.peek(), "unknown register " + special);
       i->run = form.run;
+      f_->asks_blocks = f_->asks_blocks || special == "%nctaid.x";
+      f_->asks_threads = f_->asks_threads || special == "%ntid.x";
       in_.next();
       return;
     }

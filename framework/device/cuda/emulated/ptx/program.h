@@ -81,6 +81,8 @@ struct Function {
   int registers = 0;
   int parameter_bytes = 0;       // of an entry
   int max_threads = 1024;
+  bool asks_blocks = false;      // reads %nctaid.x
+  bool asks_threads = false;     // reads %ntid.x
   std::vector<int32_t> formals;  // registers that stand for parameters of a function
   int32_t result = -1;           // register that stands for what it returns
   std::vector<Instruction> code;
