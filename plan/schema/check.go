@@ -228,10 +228,11 @@ func (c *checker) barriers() error {
 		uses := map[int]*use{}
 		var order []int
 		for b := range c.plan.GPUs[r].Blocks {
-			err := visit(fmt.Sprintf("gpus[%d].threadblocks[%d].ops", r, b), c.plan.GPUs[r].Blocks[b].Ops, func(path string, o *Op) error {
+			err := visit(fmt.Sprintf("gpus[%d].threadblocks[%d].ops", r, b), c.plan.GPUs[r].Blocks[b].Ops, func(list string, i int, o *Op) error {
 				if o.Name != Barrier {
 					return nil
 				}
+				path := fmt.Sprintf("%s[%d]", list, i)
 				u := uses[o.Barrier]
 				if u == nil {
 					u = &use{map[int]bool{}, o.Blocks, path}
@@ -256,14 +257,16 @@ func (c *checker) barriers() error {
 	return nil
 }
 
-// visit calls look for every operation, those of pipelines included.
-func visit(path string, ops []Op, look func(path string, o *Op) error) error {
+// visit calls look for every operation, those of pipelines included: the i-th one of the list with a path.
+func visit(list string, ops []Op, look func(list string, i int, o *Op) error) error {
 	for i := range ops {
-		at := fmt.Sprintf("%s[%d]", path, i)
-		if err := look(at, &ops[i]); err != nil {
+		if err := look(list, i, &ops[i]); err != nil {
 			return err
 		}
-		if err := visit(at+".ops", ops[i].Ops, look); err != nil {
+		if len(ops[i].Ops) == 0 {
+			continue
+		}
+		if err := visit(fmt.Sprintf("%s[%d].ops", list, i), ops[i].Ops, look); err != nil {
 			return err
 		}
 	}

@@ -49,13 +49,16 @@ func (o *Op) fields() (need, may uint64) {
 // set returns the fields that are set. A channel of no type is none.
 func (o *Op) set() uint64 {
 	var bits uint64
-	for bit, is := range map[uint64]bool{
-		hasSrc: len(o.Src) > 0, hasDst: len(o.Dst) > 0, hasChannels: len(o.ChannelIDs) > 0, hasType: o.Channel() != NoChannel,
-		hasReduce: o.Reduce != "", hasGroup: o.Group != nil, hasBarrier: o.Barrier != 0, hasBlocks: o.Blocks != 0,
-		hasSemaphores: len(o.Semaphores) > 0, hasIter: o.Iter != nil, hasOps: len(o.Ops) > 0, hasBuffer: o.Load != nil,
+	for _, x := range [...]struct {
+		bit uint64
+		is  bool
+	}{
+		{hasSrc, len(o.Src) > 0}, {hasDst, len(o.Dst) > 0}, {hasChannels, len(o.ChannelIDs) > 0}, {hasType, o.Channel() != NoChannel},
+		{hasReduce, o.Reduce != ""}, {hasGroup, o.Group != nil}, {hasBarrier, o.Barrier != 0}, {hasBlocks, o.Blocks != 0},
+		{hasSemaphores, len(o.Semaphores) > 0}, {hasIter, o.Iter != nil}, {hasOps, len(o.Ops) > 0}, {hasBuffer, o.Load != nil},
 	} {
-		if is {
-			bits |= bit
+		if x.is {
+			bits |= x.bit
 		}
 	}
 	return bits

@@ -1,5 +1,7 @@
 package schema
 
+import "slices"
+
 // OpName is the name of an operation as files write it.
 type OpName string
 
@@ -43,12 +45,15 @@ const (
 )
 
 // Ops lists the names of all operations.
-func Ops() []OpName {
-	return []OpName{Nop, Barrier, Signal, Wait, RlxSignal, RlxWait, Flush, SemAcquire, SemRelease,
-		Copy, Put, Pws, Pwsf, Get, Re, Res, Rre, Rres,
-		CopyPkt, UnpackPkt, PutPkt, ReadPutPkt, ReducePkt, ReduceSendPkt, ReduceCopyPkt, ReduceCSPkt,
-		GroupReduceStore, GroupReduce, GroupStore, GroupStorePkt, Pipeline}
-}
+func Ops() []OpName { return slices.Clone(operations) }
+
+// exists reports whether there is such an operation.
+func (n OpName) exists() bool { return slices.Contains(operations, n) }
+
+var operations = []OpName{Nop, Barrier, Signal, Wait, RlxSignal, RlxWait, Flush, SemAcquire, SemRelease,
+	Copy, Put, Pws, Pwsf, Get, Re, Res, Rre, Rres,
+	CopyPkt, UnpackPkt, PutPkt, ReadPutPkt, ReducePkt, ReduceSendPkt, ReduceCopyPkt, ReduceCSPkt,
+	GroupReduceStore, GroupReduce, GroupStore, GroupStorePkt, Pipeline}
 
 // announced are operations that MSCCL++ has announced and no release of it has.
 var announced = []OpName{"gsignal", "gwait", "grlxsignal", "grlxwait"}

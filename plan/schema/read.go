@@ -92,12 +92,18 @@ func located(err error, data []byte, l Limits) error {
 
 // word reads a string that is one of a list.
 func word[T ~string](s *scanner, to *T, what string, list ...T) error {
-	start := s.pos
-	text, err := s.text()
-	if err != nil {
-		return err
+	if s.next() != '"' {
+		return s.wrong("a string")
 	}
-	names := make([]string, len(list))
+	start := s.pos
+	raw := s.raw()
+	for _, x := range list {
+		if string(raw[1:len(raw)-1]) == string(x) {
+			*to = x
+			return nil
+		}
+	}
+	text, names := unquoted(raw), make([]string, len(list))
 	for i, x := range list {
 		if names[i] = string(x); names[i] == text {
 			*to = x

@@ -1,7 +1,5 @@
 package schema
 
-import "slices"
-
 func (s *scanner) op(o *Op, inner bool) error {
 	start := s.pos
 	load := &GroupLoad{}
@@ -73,15 +71,17 @@ func (s *scanner) moreOp(o *Op, load *GroupLoad, key int, inner bool) error {
 
 func (s *scanner) opName(to *OpName) error {
 	start := s.pos
-	name, err := s.text()
-	if err != nil {
-		return err
+	if s.next() != '"' {
+		return s.wrong("a string")
 	}
-	if slices.Contains(announced, OpName(name)) {
-		return s.fail(start, "the operation %s is announced, and no version of the format has it", name)
+	raw := s.raw()
+	for _, name := range announced {
+		if string(raw[1:len(raw)-1]) == string(name) {
+			return s.fail(start, "the operation %s is announced, and no version of the format has it", name)
+		}
 	}
 	s.pos = start
-	return word(s, to, "operation", Ops()...)
+	return word(s, to, "operation", operations...)
 }
 
 func (s *scanner) groupSlice(o *Op) error {

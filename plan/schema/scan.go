@@ -189,10 +189,19 @@ func (s *scanner) raw() []byte {
 		s.pos++
 		return s.data[start:s.pos]
 	}
-	for s.pos < len(s.data) && strings.IndexByte(" \t\r\n,:]}", s.data[s.pos]) < 0 {
+	for s.pos < len(s.data) && !ends(s.data[s.pos]) {
 		s.pos++
 	}
 	return s.data[start:s.pos]
+}
+
+// ends reports whether a number or a word does not go on with a byte.
+func ends(c byte) bool {
+	switch c {
+	case ' ', '\t', '\r', '\n', ',', ':', ']', '}':
+		return true
+	}
+	return false
 }
 
 func unquoted(raw []byte) string {
@@ -219,11 +228,26 @@ func (s *scanner) number(least, most int64) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := strconv.ParseInt(raw, 10, 64)
+	n, ok := small(raw)
+	if !ok {
+		n, err = strconv.ParseInt(string(raw), 10, 64)
+	}
 	if err != nil || n < least || n > most {
-		return 0, s.fail(start, "%s is out of range: expected %d to %d", cut(raw), least, most)
+		return 0, s.fail(start, "%s is out of range: expected %d to %d", cut(string(raw)), least, most)
 	}
 	return int(n), nil
+}
+
+// small is the value of a number that is neither negative nor large.
+func small(raw []byte) (n int64, ok bool) {
+	const most = 18 // digits of what an int64 holds for certain
+	if len(raw) > most || raw[0] == '-' {
+		return 0, false
+	}
+	for _, c := range raw {
+		n = 10*n + int64(c-'0')
+	}
+	return n, true
 }
 
 // size reads a size in bytes.
@@ -232,23 +256,25 @@ func (s *scanner) size() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := strconv.ParseUint(raw, 10, 64)
+	n, err := strconv.ParseUint(string(raw), 10, 64)
 	if err != nil {
-		return 0, s.fail(start, "%s is out of range: expected 0 to %d", cut(raw), DefaultMaxSize)
+		return 0, s.fail(start, "%s is out of range: expected 0 to %d", cut(string(raw)), DefaultMaxSize)
 	}
 	return n, nil
 }
 
-func (s *scanner) digits() (start int, raw string, err error) {
+func (s *scanner) digits() (start int, raw []byte, err error) {
 	if c := s.next(); c != '-' && (c < '0' || c > '9') {
-		return 0, "", s.wrong("a number")
+		return 0, nil, s.wrong("a number")
 	}
 	start = s.pos
 	text := s.raw()
-	if bytes.ContainsAny(text, ".eE") {
-		return 0, "", s.fail(start, "%s is no whole number", cut(string(text)))
+	for _, c := range text {
+		if c == '.' || c == 'e' || c == 'E' {
+			return 0, nil, s.fail(start, "%s is no whole number", cut(string(text)))
+		}
 	}
-	return start, string(text), nil
+	return start, text, nil
 }
 
 func (s *scanner) truth() (bool, error) {

@@ -1,7 +1,5 @@
 package schema
 
-import "fmt"
-
 // form says which operands an operation has. A list is a first operand and, for many, any number of others.
 type form struct {
 	src, dst []slot
@@ -76,7 +74,7 @@ func (c *opChecker) shape() error {
 	return c.pairs()
 }
 
-func (c *opChecker) slots(field, what string, form []slot, operands []Operand) error {
+func (c *opChecker) slots(name, what string, form []slot, operands []Operand) error {
 	k := 0
 	for _, s := range form {
 		n := 1
@@ -85,24 +83,24 @@ func (c *opChecker) slots(field, what string, form []slot, operands []Operand) e
 		}
 		for range n {
 			if k >= len(operands) {
-				return c.fail(field, "%d operands: a %s is missing", len(operands), what)
+				return c.fail(name, "%d operands: a %s is missing", len(operands), what)
 			}
-			if err := c.slot(fmt.Sprintf("%s[%d]", field, k), what, s, &operands[k]); err != nil {
+			if err := c.slot(field{name, k}, what, s, &operands[k]); err != nil {
 				return err
 			}
 			k++
 		}
 	}
 	if k < len(operands) {
-		return c.fail(field, "%d operands: expected %d", len(operands), k)
+		return c.fail(name, "%d operands: expected %d", len(operands), k)
 	}
 	return nil
 }
 
-func (c *opChecker) slot(field, what string, s slot, x *Operand) error {
-	names := []string{"local", "remote", "multicast"}
+func (c *opChecker) slot(at field, what string, s slot, x *Operand) error {
+	names := [...]string{"local", "remote", "multicast"}
 	if x.Kind != s.kind && (!s.either || x.Kind == Multicast) {
-		return c.fail(field, "a %s %s: expected a %s one", names[x.Kind], what, names[s.kind])
+		return c.failAt(at, "a %s %s: expected a %s one", names[x.Kind], what, names[s.kind])
 	}
 	if !s.scratch {
 		return nil
@@ -117,7 +115,7 @@ func (c *opChecker) slot(field, what string, s slot, x *Operand) error {
 		return nil // the check of the operand says more
 	}
 	if buffer != Scratch {
-		return c.fail(field, "packets in buffer %q: they lie in scratch memory alone", buffer)
+		return c.failAt(at, "packets in buffer %q: they lie in scratch memory alone", buffer)
 	}
 	return nil
 }
@@ -139,7 +137,7 @@ func (c *opChecker) pairs() error {
 	if o.Name == PutPkt && o.Channel() == Port {
 		for k := range o.Src {
 			if o.Src[k].Buffer != Scratch {
-				return c.fail(fmt.Sprintf(".src_buff[%d]", k), "over a port channel the source is packets, which lie in scratch memory alone")
+				return c.failAt(field{".src_buff", k}, "over a port channel the source is packets, which lie in scratch memory alone")
 			}
 		}
 	}
@@ -162,7 +160,7 @@ func (c *opChecker) samePeer() error {
 		}
 		peer, owner := c.peers[Port][ids[id]], c.gpu.RemoteBuffers[remote[o.Dst[k].ID]].Rank
 		if peer != owner {
-			return c.fail(fmt.Sprintf(".channel_ids[%d]", k), "a channel to rank %d, and a buffer of rank %d", peer, owner)
+			return c.failAt(field{".channel_ids", k}, "a channel to rank %d, and a buffer of rank %d", peer, owner)
 		}
 	}
 	return nil
