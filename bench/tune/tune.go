@@ -45,6 +45,9 @@ type Group interface {
 	UseTable([]Row) error
 }
 
+// fixed is a group some of whose algorithms have their own number of blocks and threads, as execution plans do.
+type fixed interface{ Fixed(algorithm string) bool }
+
 // Options say what to measure.
 type Options struct {
 	Collectives []bench.Collective
@@ -204,6 +207,9 @@ func (t *tuner) shapes(list []measured) []Choice {
 	for _, m := range list {
 		if m.us > promising*list[0].us {
 			break
+		}
+		if g, ok := t.g.(fixed); ok && g.Fixed(m.Algorithm) {
+			continue
 		}
 		for _, blocks := range t.o.Blocks {
 			for _, threads := range t.o.Threads {

@@ -25,6 +25,7 @@ type cost func(c *bench.Call, with tune.Choice) time.Duration
 type member struct {
 	*benchtest.Member
 	names    []string
+	plan     string // the algorithm with blocks of its own
 	refuses  string // the algorithm that serves no call
 	cost     cost
 	onHost   bool
@@ -41,6 +42,8 @@ func (m *member) Chosen(c *bench.Call) (string, error) {
 	}
 	return c.Algorithm, nil
 }
+
+func (m *member) Fixed(algorithm string) bool { return algorithm == m.plan }
 
 func (m *member) UseTable(rows []tune.Row) error { m.table = rows; return nil }
 
@@ -154,6 +157,22 @@ func TestBestShape(t *testing.T) {
 	}
 }
 
+// An execution plan has blocks of its own: no others are tried, and its row names none.
+func TestPlansKeepTheirBlocks(t *testing.T) {
+	r, m := tuned(t, options(), func(m *member) { m.cost, m.plan = bySize, "quick" })
+	if len(r.Rows) != 2 || r.Rows[0].Choice != (tune.Choice{Algorithm: "quick"}) {
+		t.Errorf("%+v, want a row without blocks", r.Rows)
+	}
+	for with := range m.measured {
+		if with.Algorithm == "quick" && with.Blocks != 0 {
+			t.Errorf("%+v was measured", with)
+		}
+	}
+	if !m.measured[tune.Choice{Algorithm: "wide", Blocks: 8, Threads: 512}] {
+		t.Error("shapes of the other algorithm were not measured")
+	}
+}
+
 // Noise of a percent makes no rows.
 func TestNeighborsStayTogether(t *testing.T) {
 	o := options()
@@ -252,6 +271,11 @@ collectives:
 `
 	if b.String() != want {
 		t.Errorf("%s\nwant\n%s", b.String(), want)
+	}
+	b.Reset()
+	if err := tune.WithPlans(&b, nil, []tune.Plan{{Path: "/a b.json"}, {Path: "/c.json", Unverified: true}}); err != nil ||
+		b.String() != "collectives:\n  plans:\n    - {path: \"/a b.json\"}\n    - {path: \"/c.json\", unverified: true}\n  table: []\n" {
+		t.Errorf("%q, %v", b.String(), err)
 	}
 	b.Reset()
 	if err := tune.YAML(&b, nil); err != nil || b.String() != "collectives:\n  table: []\n" {

@@ -8,14 +8,34 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/sizes"
 )
 
+// Plan is an execution plan of which a row has the name: a configuration with the row says where the plan is.
+type Plan struct {
+	Path       string
+	Unverified bool
+}
+
 // YAML writes rows as a configuration file, after comments that say where they come
 // from.
-func YAML(w io.Writer, rows []Row, about ...string) error {
+func YAML(w io.Writer, rows []Row, about ...string) error { return WithPlans(w, rows, nil, about...) }
+
+// WithPlans is YAML with the plans that rows name.
+func WithPlans(w io.Writer, rows []Row, plans []Plan, about ...string) error {
 	var b strings.Builder
 	for _, line := range about {
 		fmt.Fprintf(&b, "# %s\n", line)
 	}
-	b.WriteString("collectives:\n  table:")
+	b.WriteString("collectives:\n")
+	if len(plans) > 0 {
+		b.WriteString("  plans:\n")
+	}
+	for _, p := range plans {
+		fmt.Fprintf(&b, "    - {path: %q", p.Path)
+		if p.Unverified {
+			b.WriteString(", unverified: true")
+		}
+		b.WriteString("}\n")
+	}
+	b.WriteString("  table:")
 	if len(rows) == 0 {
 		b.WriteString(" []\n")
 	} else {

@@ -39,7 +39,7 @@ func mscclppGoPlanRegister(h, plan C.uintptr_t, o *C.mscclpp_register_options_t,
 	case packet != 0 && packet != exec.LL8 && packet != exec.LL16:
 		return fail(f, fmt.Errorf("%w: plan register: packets of %d bytes: expected 8, 16, or 0 for 16", framework.ErrInvalid, o.packet_bytes))
 	case o.flags == 0:
-		if got := verify.Plan(text); got.Verdict != verify.Right {
+		if got := verify.Known(text); got.Verdict != verify.Right {
 			return fail(f, fmt.Errorf("%w: plan register: %s is not right, but %s: %s; expected a right one, or MSCCLPP_PLAN_UNVERIFIED", framework.ErrInvalid, text.Name, got.Verdict, got.Reason))
 		}
 	}

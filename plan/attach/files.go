@@ -37,7 +37,7 @@ func Read(sources []Source) ([]*schema.Plan, error) {
 			}
 			names[p.Name] = file
 			if !s.Unverified {
-				if got := verify.Plan(p); got.Verdict != verify.Right {
+				if got := verify.Known(p); got.Verdict != verify.Right {
 					return nil, fmt.Errorf("%w: %s: the plan is not right, but %s: %s; expected a right one, or `unverified: true`", framework.ErrInvalid, file, got.Verdict, got.Reason)
 				}
 			}
@@ -45,6 +45,25 @@ func Read(sources []Source) ([]*schema.Plan, error) {
 		}
 	}
 	return plans, nil
+}
+
+// Names says which source has the plan of a name. It checks no plan.
+func Names(sources []Source) (map[string]Source, error) {
+	names := map[string]Source{}
+	for _, s := range sources {
+		files, err := s.files()
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			p, err := schema.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			names[p.Name] = Source{Path: file, Unverified: s.Unverified}
+		}
+	}
+	return names, nil
 }
 
 func (s Source) files() ([]string, error) {

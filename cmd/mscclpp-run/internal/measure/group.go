@@ -11,6 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/plan/attach"
 )
 
 // group is a job as benchmarks and checks see it.
@@ -20,7 +21,11 @@ type group struct {
 	opts collectives.CallOptions // of the call being made
 
 	queue *queue // nil on the host
+	plans map[string]attach.Source
 }
+
+// Fixed reports whether an algorithm is an execution plan, whose blocks are its own.
+func (g *group) Fixed(algorithm string) bool { _, ok := g.plans[algorithm]; return ok }
 
 func (g *group) Rank() int { return g.job.Rank() }
 func (g *group) Size() int { return g.job.Size() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -14,9 +15,11 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/tune"
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/collectives"
+	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
 	"github.com/mscclpp-go/mscclpp/internal/version"
+	"github.com/mscclpp-go/mscclpp/plan/attach"
 )
 
 // tuneFlags are the flags of the verb tune as they were typed.
@@ -100,6 +103,10 @@ func (f *tuneFlags) run(env *verb.Env) error {
 		if err := writable(ctx, g, "tune: --out", f.out); err != nil {
 			return err
 		}
+		var err error
+		if g.plans, err = planned(g.job.Config.Collectives.Plans); err != nil {
+			return err
+		}
 		line := verb.NewProgress(env.Stderr)
 		defer line.Clear()
 		found, err := tune.Run(ctx, g, f.options, func(c bench.Collective, bytes int64) { line.Show("%s of %s", c, sizes.Format(bytes)) })
@@ -111,17 +118,44 @@ func (f *tuneFlags) run(env *verb.Env) error {
 			fmt.Fprintf(env.Stderr, "mscclpp-run: tune: no time for %d of the sizes: they have no row; see --budget\n", found.Skipped)
 		}
 		s := served(g.job)
-		return ofOutput(f.write(env.Stdout, found.Rows,
+		return ofOutput(f.write(env.Stdout, found.Rows, named(found.Rows, g.plans),
 			fmt.Sprintf("Measured by mscclpp-run tune %s with %d ranks%s, %v", version.Full(), g.Size(), hosts(g.job.Comm.Shared()), f.options.Type),
 			fmt.Sprintf("and %v where something is reduced; device of rank 0: %s, transport: %s.", f.options.Op, s.Device, s.Transport)))
 	})
 }
 
-func (f *tuneFlags) write(stdout io.Writer, rows []tune.Row, about ...string) error {
-	if f.out == "" {
-		return tune.YAML(stdout, rows, about...)
+// planned are the execution plans of a configuration, by name.
+func planned(list []config.Plan) (map[string]attach.Source, error) {
+	var sources []attach.Source
+	for _, p := range list {
+		sources = append(sources, attach.Source{Path: p.Path, Unverified: p.Unverified})
 	}
-	if err := atomicfile.File(f.out, func(w io.Writer) error { return tune.YAML(w, rows, about...) }); err != nil {
+	return attach.Names(sources)
+}
+
+// named are the plans of a configuration that rows name, where every job finds them.
+func named(rows []tune.Row, plans map[string]attach.Source) (out []tune.Plan) {
+	for _, r := range rows {
+		s, ok := plans[r.Algorithm]
+		if !ok {
+			continue
+		}
+		p := tune.Plan{Path: s.Path, Unverified: s.Unverified}
+		if abs, err := filepath.Abs(s.Path); err == nil {
+			p.Path = abs
+		}
+		if !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (f *tuneFlags) write(stdout io.Writer, rows []tune.Row, plans []tune.Plan, about ...string) error {
+	if f.out == "" {
+		return tune.WithPlans(stdout, rows, plans, about...)
+	}
+	if err := atomicfile.File(f.out, func(w io.Writer) error { return tune.WithPlans(w, rows, plans, about...) }); err != nil {
 		return fmt.Errorf("tune: %w", err)
 	}
 	return nil

@@ -56,7 +56,7 @@ Or write a plan of the library, for --ranks ranks:
 		Args: cobra.ArbitraryArgs,
 	}
 	f := c.Flags()
-	f.StringVar(&output, "output", "-", "FILE to write, compressed if it ends in .gz; - for the standard output")
+	f.StringVarP(&output, "output", "o", "-", "FILE to write, compressed if it ends in .gz; - for the standard output")
 	f.IntVar(&shape.Ranks, "ranks", 0, "ranks of a plan of the library")
 	f.IntVar(&shape.PerHost, "per-host", 0, "ranks of each host; default: all of them")
 	f.IntVar(&shape.Blocks, "blocks", 0, "thread blocks, or instances; default 4")
