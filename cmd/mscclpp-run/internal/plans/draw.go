@@ -98,11 +98,12 @@ func draw(p *schema.Plan, events []verify.Event, ranks []int) string {
 		fmt.Fprintf(&names, `<text x="10" y="%d" class="rank">rank %d</text>`+"\n", first+box-6, r)
 		y += space
 	}
-	width := left + (last+1)*column + 20
-	fmt.Fprintf(d, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11">`+"\n", width, y+10, width, y+10)
+	title := fmt.Sprintf("%s: %s, %d ranks", p.Name, p.Collective, len(p.GPUs))
+	width := max(left+(last+1)*column, int(max(widest(title, large, true), widest(legend, small, false)))+10) + 20
+	fmt.Fprintf(d, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="%d">`+"\n", width, y+10, width, y+10, small)
 	d.WriteString(style)
-	fmt.Fprintf(d, `<text x="10" y="20" class="title">%s</text>`+"\n", html.EscapeString(fmt.Sprintf("%s: %s, %d ranks", p.Name, p.Collective, len(p.GPUs))))
-	d.WriteString(`<text x="10" y="36">time goes to the right; pale boxes wait; arrows lead from signals to waits and from packets to readers</text>` + "\n")
+	fmt.Fprintf(d, `<text x="10" y="20" class="title">%s</text>`+"\n", html.EscapeString(title))
+	fmt.Fprintf(d, `<text x="10" y="36">%s</text>`+"\n", legend)
 	d.WriteString(names.String())
 	d.lines(width)
 	for i := range events {
@@ -114,6 +115,8 @@ func draw(p *schema.Plan, events []verify.Event, ranks []int) string {
 	d.WriteString("</svg>\n")
 	return d.String()
 }
+
+const legend = "time goes to the right; pale boxes wait; arrows lead from signals to waits and from packets to readers"
 
 const style = `<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto"><path d="M0 0L8 4L0 8z" fill="#555"/></marker></defs>
 <style>.title{font-size:14px;font-weight:bold}.rank{font-weight:bold}.engine{fill:#777}.lane{stroke:#ddd}
@@ -160,9 +163,12 @@ func (d *drawing) event(e *verify.Event) {
 	}
 	l := lister{nil, d.plan, g, b}
 	about := strings.Join(strings.Fields(fmt.Sprintf("rank %d, block %d, operation %s (%s): %s %s", e.Rank, e.Block, number, o.Name, l.operands(o), l.channels(o))), " ")
-	x := left + e.Time*column
-	fmt.Fprintf(d, `<g><title>%s</title><rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="3"/><text x="%d" y="%d">%s</text></g>`+"\n",
-		html.EscapeString(about), kind(e, o), x, y, wide, box, x+4, y+box-6, html.EscapeString(string(o.Name)))
+	x, fit := left+e.Time*column, ""
+	if widest(string(o.Name), small, false) > wide-2*inset {
+		fit = fmt.Sprintf(` textLength="%d" lengthAdjust="spacingAndGlyphs"`, wide-2*inset)
+	}
+	fmt.Fprintf(d, `<g><title>%s</title><rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="3"/><text x="%d" y="%d"%s>%s</text></g>`+"\n",
+		html.EscapeString(about), kind(e, o), x, y, wide, box, x+inset, y+box-6, fit, html.EscapeString(string(o.Name)))
 }
 
 // kind returns the class of an event's box.
