@@ -262,7 +262,7 @@ def check_names():
         "general": "JSON get_program",
         "program": "CollectiveProgram MemoryChannel AllReduce Semaphore AlgoSpec ReplicationPolicy Gpu json BufferType",
         "collectives": "Collective TestCollective AllGather AllReduce ReduceScatter AllToAll SendRecv BufferType BaseBuffer",
-        "loop": "LoopIterationContext get_program set_program",
+        "loop": "LoopIterationContext PipelineOperation get_program set_program",
         "thread_block_group": "ThreadBlockGroup",
         "utils": "AlgoSpec ReplicationPolicy",
         "internal.types": "SyncType ReduceOperationType BufferType ChannelType ReplicationPolicy Instruction Chunk RankGroup",

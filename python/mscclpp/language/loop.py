@@ -1,6 +1,7 @@
 """Pipelines."""
 
 from .internal.globals import *
+from .internal.operations import PipelineOperation
 
 
 class LoopIterationContext:
