@@ -28,7 +28,7 @@ var rules = sync.OnceValue(func() []byte {
 	names, _ := fs.Glob(sources, "*.go")
 	for _, name := range names {
 		text, _ := sources.ReadFile(name)
-		io.WriteString(h, name)
+		h.Write([]byte(name))
 		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(text))))
 		h.Write(text)
 	}

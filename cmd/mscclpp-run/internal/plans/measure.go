@@ -18,7 +18,7 @@ func widest(text string, size float64, bold bool) float64 {
 		case c == 'i', c == 'j', c == 'l', c == ' ', c == '.', c == ',', c == ':', c == ';', c == '-', c == '|', c == '\'':
 			em += 0.4
 		case c == 'm', c == 'w', c == 'M', c == 'W', c == '@', c > unicode.MaxASCII:
-			em += 1
+			em++
 		case unicode.IsUpper(c), c == '%', c == '&':
 			em += 0.85
 		default:
