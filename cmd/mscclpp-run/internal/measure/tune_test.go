@@ -17,8 +17,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/plan/library"
 )
 
-// A table names plans of the configuration, and says where they are.
-func TestTablesSayWherePlansAre(t *testing.T) {
+// A table names plans of the configuration, and their files.
+func TestTablesNameFilesOfPlans(t *testing.T) {
 	p, err := library.Compile("allreduce-1pa", library.Shape{Ranks: 2})
 	if err != nil {
 		t.Fatal(err)
