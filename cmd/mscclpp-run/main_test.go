@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"net"
 	"os"
 	"os/exec"
@@ -23,7 +24,7 @@ const asProgram = "RUN_TEST_AS_PROGRAM"
 const withIPv6Alone = "RUN_TEST_WITH_IPV6_ALONE"
 
 func TestMain(m *testing.M) {
-	if what, is := os.LookupEnv(asRank); is && os.Getenv("RANK") != "" {
+	if what, is := os.LookupEnv(asRank); is && cmp.Or(os.Getenv("RANK"), os.Getenv("OMPI_COMM_WORLD_RANK")) != "" {
 		os.Unsetenv(asRank) // so that it starts nothing of its kind
 		os.Exit(beRank(what))
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -59,7 +60,7 @@ func beRank(text string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if r := os.Getenv("RANK"); os.Getenv("SIGHT_HOSTS") != "" { // ranks 0 and 1 are on one host, 2 and 3 on the other
-		n, err := strconv.Atoi(r)
+		n, err := strconv.Atoi(cmp.Or(r, os.Getenv("OMPI_COMM_WORLD_RANK")))
 		if err != nil {
 			panic(err)
 		}

@@ -308,7 +308,8 @@ type Observe struct {
 
 	// Trace is the file for a trace of all ranks that mscclpp-run starts here, which
 	// Perfetto and mscclpp-run trace read. %n is replaced by the number of the host in the
-	// job. Empty: none is written.
+	// job. Ranks that others start, or mscclpp-run over ssh, give their records to rank 0 when
+	// they close the job, which writes the file on its host. Empty: none is written.
 	Trace string `config:"trace"`
 
 	// Flight is the folder in which mscclpp-run makes one for each job that has failed, with
@@ -316,7 +317,9 @@ type Observe struct {
 	// of the user. The newest sixteen are kept.
 	Flight string `config:"flight"`
 
-	// Report prints at the end of a job which rank came late how often, to standard error.
+	// Report prints at the end of a job which rank came late how often, and which link was
+	// slower than its kind, to standard error, or to the log of rank 0. Ranks write records
+	// then.
 	Report bool `config:"report"`
 
 	// Metrics is where mscclpp-run answers Prometheus while the job runs: HOST:PORT, a PORT

@@ -41,6 +41,7 @@ type Rank struct {
 	memory *memory
 	at     region
 	path   string
+	lent   bool // the memory is a launcher's
 	clock  func() int64
 
 	on      atomic.Pointer[uint32] // the switch
@@ -101,7 +102,7 @@ func (r *Rank) take(path string, local int) bool {
 	if local < m.regions() {
 		at := m.region(local)
 		if h := at.header(); h.magic == magic && h.version == version && atomic.CompareAndSwapUint64(&h.owner, 0, uint64(os.Getpid())) {
-			r.memory, r.at, r.path = m, at, path+":"+strconv.Itoa(local)
+			r.memory, r.at, r.path, r.lent = m, at, path+":"+strconv.Itoa(local), true
 			return true
 		}
 	}
@@ -133,6 +134,15 @@ func (r *Rank) Region() string {
 		return ""
 	}
 	return r.path
+}
+
+// Own is the memory of a rank that no launcher looks at, for a reader in its process, up to Close. It is closed with the rank. Nil: a
+// launcher has made it.
+func (r *Rank) Own() *Memory {
+	if r == nil || r.lent {
+		return nil
+	}
+	return &Memory{m: r.memory, write: true}
 }
 
 // SetDevice says on which device the rank is, once that is known.

@@ -60,6 +60,7 @@ type Job struct {
 	plans      []*schema.Plan
 	transports []*Opened
 	watched    context.CancelFunc
+	recorder   *recorder
 }
 
 // Start puts a job together. It is collective. After an error nothing is left of the job,
@@ -263,6 +264,7 @@ func (j *Job) Close(leave bool) error {
 	if j.Device != nil {
 		all = append(all, j.Device.Close())
 	}
+	j.recorder.end(j.Boot)
 	if j.Boot != nil {
 		if leave {
 			j.Boot.Leave()

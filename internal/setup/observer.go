@@ -38,10 +38,12 @@ func (j *Job) observe(p *Plan, boot *bootstrap.Config) {
 	}
 	j.Observer, err = observe.Open(observe.Facts{
 		Job: name, Rank: boot.Rank, Size: boot.Size, Local: local, HostID: host, Getenv: p.Getenv,
+		On: p.Config.Observe.Trace != "" || p.Config.Observe.Report,
 	})
 	if err != nil {
 		p.Log.Warn("the rank cannot be observed", "error", err)
 	}
+	j.recorder = newRecorder(p.Config.Observe, j.Observer, p.Log)
 	j.Observer.Life(observe.Join|observe.Begin, framework.NoPeer)
 }
 

@@ -94,6 +94,9 @@ func (c *Collector) Poll() {
 	}
 }
 
+// Bound lets the collector keep fewer records.
+func (c *Collector) Bound(records int) { c.room = min(c.room, records) }
+
 // manyRecords is how many are kept where numbers are enough.
 const manyRecords = 200_000
 

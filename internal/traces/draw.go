@@ -27,6 +27,7 @@ type drawing struct {
 // row is the calls of a rank in one communicator.
 type row struct {
 	label string
+	rank  int
 	calls []*Call
 }
 
@@ -45,7 +46,7 @@ func (t *Trace) DrawSVG(out io.Writer) error {
 			if !known {
 				n = len(rows)
 				mine[c.Comm] = n
-				rows = append(rows, row{label: fmt.Sprintf("rank %d, %s", r.Rank, c.Comm)})
+				rows = append(rows, row{rank: r.Rank, label: fmt.Sprintf("rank %d, %s", r.Rank, c.Comm)})
 			}
 			rows[n].calls = append(rows[n].calls, c)
 			from, to = min(from, c.Begin), max(to, c.End)
@@ -63,9 +64,11 @@ func (t *Trace) DrawSVG(out io.Writer) error {
 	d.text(28, 41, "waiting for the rank that began last")
 	d.bar(260, 30, 12, 12, workColor, "")
 	d.text(278, 41, "the rest of the call")
+	d.text(420, 41, "— from a put over a network to the end of the wait for it")
 	for i := range rows {
 		d.row(&rows[i], drawTop+drawRow*float64(i))
 	}
+	d.puts(t, rows)
 	bottom := drawTop + drawRow*float64(len(rows)) + 16
 	d.text(drawLeft, bottom, "0")
 	d.text(drawLeft+drawWidth-50, bottom, Took(to-from))
@@ -96,6 +99,36 @@ func (d *drawing) row(r *row, y float64) {
 		d.bar(x, y, d.at(c.End)-x, drawRow-6, workColor, what)
 		if wait > 0 {
 			d.bar(d.at(c.Chosen), y, float64(wait)*d.per, drawRow-6, waitColor, what)
+		}
+	}
+}
+
+// mostPuts is how many puts are drawn.
+const mostPuts = 2000
+
+// puts draws a line from each put to the end of the wait that it ends, between the rows of both ranks.
+func (d *drawing) puts(t *Trace, rows []row) {
+	place := map[int]float64{} // the first row of each rank
+	for i := range rows {
+		if _, known := place[rows[i].rank]; !known {
+			place[rows[i].rank] = drawTop + drawRow*(float64(i)+0.35)
+		}
+	}
+	n := 0
+	for _, r := range t.Ranks {
+		last := math.Inf(-1)
+		for i := range r.Puts {
+			p := &r.Puts[i]
+			from, here := place[r.Rank]
+			to, there := place[p.Peer]
+			x := d.at(p.At)
+			if p.Got == 0 || p.Bytes == 0 || !here || !there || n == mostPuts || x < last+drawLeast || x < drawLeft {
+				continue
+			}
+			last = x
+			n++
+			fmt.Fprintf(d.w, "<line x1=\"%.2f\" y1=\"%.2f\" x2=\"%.2f\" y2=\"%.2f\" stroke=\"black\" stroke-width=\"0.7\"><title>%s</title></line>\n", x, from, d.at(p.Got), to,
+				html.EscapeString(fmt.Sprintf("%s from rank %d to rank %d over %s, %s", Size(p.Bytes), r.Rank, p.Peer, p.Transport, Took(p.Got-p.At))))
 		}
 	}
 }

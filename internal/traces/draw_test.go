@@ -45,8 +45,15 @@ func TestDrawing(t *testing.T) {
 		}
 		trace.Ranks = append(trace.Ranks, r)
 	}
+	c := Channel{Comm: "world", Transport: "tcp", Peer: 1}
+	trace.Ranks[0].Puts = []Put{{Channel: c, At: 1000, Bytes: 8, Number: 1, Signal: true}, {Channel: c, At: 2000, Number: 2, Signal: true}} // a signal alone is not drawn
+	c.Peer = 0
+	trace.Ranks[1].Waits = []Wait{{Channel: c, Begin: 900, End: 1250, Number: 1}, {Channel: c, Begin: 2000, End: 2100, Number: 2}}
 	trace.Finish()
 	text, bars := drawn(t, trace)
+	if strings.Count(text, "<line ") != 1 || !strings.Contains(text, "8 B from rank 0 to rank 1 over tcp, 250ns") {
+		t.Errorf("%s: expected one put", text)
+	}
 	if bars[workColor] != 21 || bars[waitColor] != 11 { // one of each is the key
 		t.Errorf("%v: expected 21 calls and 11 waits", bars)
 	}

@@ -1,0 +1,152 @@
+package setup
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
+	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
+	"github.com/mscclpp-go/mscclpp/internal/traces"
+)
+
+// recorder reads the records of a rank that was not started by mscclpp-run on its host: by torchrun, an MPI, Slurm or over ssh. At the
+// end rank 0 gets those of all ranks, and writes one trace. The nil recorder reads nothing.
+type recorder struct {
+	config config.Observe
+	rank   *observe.Rank
+	log    *slog.Logger
+	c      *traces.Collector
+}
+
+const (
+	gatherLimit   = 10 * time.Second // for the other ranks to come to their end
+	gatherRecords = 200_000          // of a rank, since its part goes in one parcel
+
+	tagTrace    framework.Tag = 1<<40 + 1<<20 // behind those of communicators
+	tagTraceGot framework.Tag = tagTrace + 1
+)
+
+func newRecorder(c config.Observe, o *observe.Rank, log *slog.Logger) *recorder {
+	own := o.Own()
+	if own == nil || c.Trace == "" && !c.Report {
+		return nil
+	}
+	r := &recorder{config: c, rank: o, log: log, c: traces.NewCollector(own)}
+	r.c.Bound(gatherRecords)
+	r.c.Start()
+	return r
+}
+
+// end has rank 0 write the trace. Where the job has failed each rank writes what it has.
+func (r *recorder) end(boot *bootstrap.TCP) {
+	if r == nil {
+		return
+	}
+	if boot != nil {
+		r.rank.Fail(boot.Err()) // the goroutine that notes this may not have come to it
+	}
+	r.c.Stop()
+	r.c.Poll()
+	part := r.c.Part()
+	if part == nil || boot == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), gatherLimit)
+	defer cancel()
+	switch {
+	case boot.Err() != nil:
+		r.write(traces.Assemble([]*traces.Part{part}), fmt.Sprintf(".rank-%d", boot.Rank()))
+	case boot.Rank() == 0:
+		t := traces.Assemble(r.gather(ctx, boot, part))
+		r.write(t, "")
+		r.report(t)
+	default:
+		if err := give(ctx, boot, part); err != nil {
+			r.log.Warn("rank 0 has not got this rank's part of the trace", "error", err)
+		}
+	}
+}
+
+// give sends a part to rank 0, and waits until that has got it.
+func give(ctx context.Context, boot *bootstrap.TCP, part *traces.Part) error {
+	b, err := part.Encode()
+	if err == nil {
+		err = boot.Send(ctx, 0, tagTrace, framework.Parcel{Data: b})
+	}
+	if err != nil {
+		return err
+	}
+	p, err := boot.Recv(ctx, 0, tagTraceGot)
+	p.Close() // there is nothing in it
+	return err
+}
+
+// gather collects the parts of the ranks that come to their end in time.
+func (r *recorder) gather(ctx context.Context, boot *bootstrap.TCP, own *traces.Part) []*traces.Part {
+	parts := make([]*traces.Part, boot.Size())
+	errs := make([]error, boot.Size())
+	parts[0] = own
+	var all sync.WaitGroup
+	for rank := 1; rank < boot.Size(); rank++ {
+		all.Go(func() {
+			p, err := boot.Recv(ctx, rank, tagTrace)
+			if err == nil {
+				parts[rank], err = traces.DecodePart(p.Data)
+				p.Close()
+				_ = boot.Send(ctx, rank, tagTraceGot, framework.Parcel{}) // a rank that is gone needs no answer
+			}
+			errs[rank] = err
+		})
+	}
+	all.Wait()
+	var got []*traces.Part
+	var missing []int
+	var why error
+	for rank, p := range parts {
+		if p == nil {
+			missing, why = append(missing, rank), errs[rank]
+			continue
+		}
+		got = append(got, p)
+	}
+	if len(missing) > 0 {
+		r.log.Warn("the trace is without the records of ranks that have not closed their job", "ranks", fmt.Sprint(missing), "error", why)
+	}
+	return got
+}
+
+func (r *recorder) write(t *traces.Trace, suffix string) {
+	if r.config.Trace == "" {
+		return
+	}
+	name := strings.ReplaceAll(r.config.Trace, "%n", "0") + suffix
+	if err := atomicfile.File(name, func(f io.Writer) error { return t.WritePerfetto(f) }); err != nil {
+		r.log.Warn("the trace was not written", "error", err)
+	}
+}
+
+// report says which rank came late, and which link is slow. It was asked for, so it is shown at the usual level.
+func (r *recorder) report(t *traces.Trace) {
+	if !r.config.Report {
+		return
+	}
+	s := t.Tell()
+	lines := s.SlowLinks()
+	if line := s.Straggler(); line != "" {
+		lines = append([]string{line}, lines...)
+	}
+	if len(lines) == 0 {
+		lines = []string{"no rank and no link stands out"}
+	}
+	for _, line := range lines {
+		r.log.Warn("report: " + line)
+	}
+}
