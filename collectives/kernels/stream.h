@@ -108,6 +108,17 @@ class Stream {
     return true;
   }
 
+  // rows_behind calls ahead for every kAtOnce rows of the piece, and behind for those before them.
+  template <uint32_t kAtOnce, class Ahead, class Behind>
+  MSCCLPP_DEVICE bool rows_behind(Ahead ahead, Behind behind) const {
+    MSCCLPP_ROLLED
+    for (uint32_t r = first_; r < end_ + kAtOnce; r += kAtOnce) {
+      if (r < end_) ahead(r);
+      if (r > first_ && !behind(r - kAtOnce)) return false;
+    }
+    return true;
+  }
+
   // load fetches rows from r on of a share of so many units.
   template <uint32_t kAtOnce>
   MSCCLPP_DEVICE void load(Data (&d)[kAtOnce], uint32_t r, uint32_t units, const char* from, uint64_t bytes, bool whole) const {

@@ -62,7 +62,8 @@ MSCCLPP_DEVICE void stream_alltoall(const LLArgs& a) {
 }
 
 // The root sends every other rank a share, and each of them passes its share on to the
-// rest. So no link carries the message more than once, however many ranks there are.
+// rest. So no link carries the message more than once, however many ranks there are. The root
+// sends a few rows to each of them by turns, so that all pass theirs on while it sends the rest.
 template <class C>
 MSCCLPP_DEVICE void stream_broadcast(const LLArgs& a) {
   const char* in = static_cast<const char*>(a.input);
@@ -78,9 +79,10 @@ MSCCLPP_DEVICE void stream_broadcast(const LLArgs& a) {
   for (uint32_t k = 0; k < s.pieces(); ++k) {
     if (!s.open(k)) return;
     if (have) {
-      s.peers([&](uint32_t p) MSCCLPP_LAMBDA {
-        return s.template rows<kRowsAtOnce>([&](uint32_t r) MSCCLPP_LAMBDA {
-          typename C::Data d[kRowsAtOnce];
+      constexpr uint32_t kTurn = kRowsAtOnce / 2;
+      s.template rows<kTurn>([&](uint32_t r) MSCCLPP_LAMBDA {
+        return s.peers([&](uint32_t p) MSCCLPP_LAMBDA {
+          typename C::Data d[kTurn];
           s.load(d, r, shares.units(p), in + shares.at(p), shares.bytes(p), whole);
           s.send(d, p, 0, r, shares.units(p));
           if (in != out) s.save(d, r, shares.units(p), out + shares.at(p), shares.bytes(p), whole_out);

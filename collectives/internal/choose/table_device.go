@@ -72,30 +72,32 @@ var DeviceTable = []engine.Row{
 	{Collective: collective.AllToAll, MaxBytes: 512 << 10, Algorithm: "ll8"},
 	{Collective: collective.AllToAll, Algorithm: "chunk"},
 
-	{Collective: collective.Broadcast, MaxBytes: 64 << 10, Algorithm: "direct_ll8"},                           // 256 K: 2.76 µs, direct_ll128 2.48
-	{Collective: collective.Broadcast, MaxBytes: 8 << 20, MaxRanks: 2, Algorithm: "direct_ll128"},             // 1 M: 4.26 µs; 4 M 13.5, push 16.0
-	{Collective: collective.Broadcast, MaxBytes: 2 << 20, Algorithm: "direct_ll128"},                          // on four: 1 M 11.1 µs, stream_ll128 17.5; 4 M 39.7, 24.1
-	{Collective: collective.Broadcast, MaxBytes: 96 << 20, MaxRanks: 2, Registered: &yes, Algorithm: "push"},  // 16 M: 52.3 µs, stream_ll128 54.8; 64 M 186, copy 191; 128 M 369, 361
-	{Collective: collective.Broadcast, MaxBytes: 48 << 20, Algorithm: "stream_ll128"},                         // unregistered: 16 M 54.8 µs, fetch 56.8; on four 81.4
-	{Collective: collective.Broadcast, MaxRanks: 2, Registered: &yes, Algorithm: Copy},                        // 1 G: 2727 µs, fetch 2872
-	{Collective: collective.Broadcast, MaxBytes: 384 << 20, Algorithm: "fetch"},                               // two: 64 M 191 µs, shares 197; 256 M 730, 747
-	{Collective: collective.Broadcast, MaxRanks: 2, Algorithm: CopyStaged},                                    // 256 M: 747 µs; 512 M 1412, fetch 1445; 1 G 2770, 2874
-	{Collective: collective.Broadcast, Algorithm: "fetch"},                                                    // where there are no copies
-	{Collective: collective.Broadcast, MinRanks: 3, MaxBytes: 128 << 20, Registered: &yes, Algorithm: "push"}, // on four: 64 M 258 µs, shares 261; 256 M 928, 845
-	{Collective: collective.Broadcast, MinRanks: 3, Algorithm: "shares"},                                      // on four: 1 G 3133 µs, push 3656, stream_ll128 4050
-	{Collective: collective.Broadcast, Algorithm: "push"},                                                     // on four: 64 M 254 µs, stream_ll128 269
-	{Collective: collective.Broadcast, Algorithm: "shares"},                                                   // unregistered: 256 M 752 µs, stream_ll128 791; not measured on four
+	{Collective: collective.Broadcast, MaxBytes: 64 << 10, Algorithm: "direct_ll8"},                                          // 256 K: 2.76 µs, direct_ll128 2.48
+	{Collective: collective.Broadcast, MaxBytes: 8 << 20, MaxRanks: 2, Algorithm: "direct_ll128"},                            // 1 M: 4.26 µs; 4 M 13.5, push 16.0
+	{Collective: collective.Broadcast, MaxBytes: 2 << 20, Algorithm: "direct_ll128"},                                         // on four: 1 M 11.1 µs, stream_ll128 17.5; 4 M 39.7, 24.1
+	{Collective: collective.Broadcast, MaxBytes: 96 << 20, MaxRanks: 2, Registered: &yes, Algorithm: "push"},                 // 16 M: 52.3 µs, stream_ll128 54.8; 64 M 186, copy 191; 128 M 369, 361
+	{Collective: collective.Broadcast, MinRanks: 3, MaxBytes: 8 << 20, Algorithm: "stream_ll128", Blocks: 48, Threads: 512},  // on four: 4 M 24.2 µs, 128 blocks 27.2
+	{Collective: collective.Broadcast, MinRanks: 3, MaxBytes: 32 << 20, Algorithm: "stream_ll128", Blocks: 96, Threads: 512}, // on four: 16 M 72.8 µs, shares 88.0; 64 M 273, 237
+	{Collective: collective.Broadcast, MaxRanks: 2, MaxBytes: 48 << 20, Algorithm: "stream_ll128"},                           // unregistered: 16 M 54.8 µs, fetch 56.8
+	{Collective: collective.Broadcast, MaxRanks: 2, Registered: &yes, Algorithm: Copy},                                       // 1 G: 2727 µs, fetch 2872
+	{Collective: collective.Broadcast, MaxBytes: 384 << 20, Algorithm: "fetch"},                                              // two: 64 M 191 µs, shares 197; 256 M 730, 747
+	{Collective: collective.Broadcast, MaxRanks: 2, Algorithm: CopyStaged},                                                   // 256 M: 747 µs; 512 M 1412, fetch 1445; 1 G 2770, 2874
+	{Collective: collective.Broadcast, Algorithm: "fetch"},                                                                   // where there are no copies
+	{Collective: collective.Broadcast, MinRanks: 3, Algorithm: "shares"},                                                     // on four: 64 M 237 µs, push 258; 1 G 3108, 3656, stream_ll128 4060
+	{Collective: collective.Broadcast, Algorithm: "push"},                                                                    // on four: 64 M 254 µs, stream_ll128 269
+	{Collective: collective.Broadcast, Algorithm: "shares"},                                                                  // unregistered: 256 M 752 µs, stream_ll128 791; not measured on four
 	{Collective: collective.Broadcast, Algorithm: "stream_ll128"},
 	{Collective: collective.Broadcast, Algorithm: "chunk"},
 
-	{Collective: collective.Reduce, MaxBytes: 192 << 10, Algorithm: "direct_ll8"},               // two: 128 K 2.32 µs, direct_ll128 2.66; 256 K 2.70, 2.57
-	{Collective: collective.Reduce, MaxBytes: 12 << 20, MaxRanks: 2, Algorithm: "direct_ll128"}, // 4 M: 13.6 µs, zerocopy 17.3, fetch 22.2; 8 M 25.7, 28.7, 34.0
-	{Collective: collective.Reduce, MaxBytes: 512 << 10, Algorithm: "direct_ll128"},             // on four, when sums divided: 64 K 5.59 µs, direct_ll8 3.90; 256 K 5.43, 5.53
-	{Collective: collective.Reduce, MinRanks: 3, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"}, // on four: 1 M 9.3 µs, direct_ll128 15.4 to 20; 4 M 23.4, stream_ll128 36.5
-	{Collective: collective.Reduce, MinRanks: 3, Algorithm: "shares"},
-	{Collective: collective.Reduce, MaxBytes: 768 << 20, Registered: &yes, Algorithm: "zerocopy"}, // 16 M: 51.8 µs, fetch 56.3, stream_ll128 61.1; 256 M 733, 745
-	{Collective: collective.Reduce, MaxBytes: 512 << 20, Algorithm: "fetch"},                      // unregistered: 16 M 56.3 µs, stream_ll128 61.2; 64 M 197, shares 202; 1 G 2930, 2920
-	{Collective: collective.Reduce, Algorithm: Copy},                                              // two: 512 M 1464 µs, zerocopy 1457; 1 G 2822, 2895
+	{Collective: collective.Reduce, MaxBytes: 192 << 10, Algorithm: "direct_ll8"},                                         // two: 128 K 2.32 µs, direct_ll128 2.66; 256 K 2.70, 2.57
+	{Collective: collective.Reduce, MaxBytes: 12 << 20, MaxRanks: 2, Algorithm: "direct_ll128"},                           // 4 M: 13.6 µs, zerocopy 17.3, fetch 22.2; 8 M 25.7, 28.7, 34.0
+	{Collective: collective.Reduce, MaxBytes: 512 << 10, Algorithm: "direct_ll128"},                                       // on four, when sums divided: 64 K 5.59 µs, direct_ll8 3.90; 256 K 5.43, 5.53
+	{Collective: collective.Reduce, MinRanks: 3, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"},                           // on four: 1 M 9.3 µs, direct_ll128 15.4 to 20; 4 M 23.4, stream_ll128 36.5
+	{Collective: collective.Reduce, MinRanks: 3, MaxBytes: 32 << 20, Algorithm: "stream_ll128", Blocks: 48, Threads: 512}, // on four: 16 M 85.2 µs, shares 95.4 to 102; 64 M 293, 253
+	{Collective: collective.Reduce, MinRanks: 3, Algorithm: "shares"},                                                     // on four: 256 M 849 µs, 1 G 3216
+	{Collective: collective.Reduce, MaxBytes: 768 << 20, Registered: &yes, Algorithm: "zerocopy"},                         // 16 M: 51.8 µs, fetch 56.3, stream_ll128 61.1; 256 M 733, 745
+	{Collective: collective.Reduce, MaxBytes: 512 << 20, Algorithm: "fetch"},                                              // unregistered: 16 M 56.3 µs, stream_ll128 61.2; 64 M 197, shares 202; 1 G 2930, 2920
+	{Collective: collective.Reduce, Algorithm: Copy},                                                                      // two: 512 M 1464 µs, zerocopy 1457; 1 G 2822, 2895
 	{Collective: collective.Reduce, Registered: &yes, Algorithm: "zerocopy"},
 	{Collective: collective.Reduce, Algorithm: "shares"},
 	{Collective: collective.Reduce, Algorithm: "stream_ll128"},

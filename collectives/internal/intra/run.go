@@ -104,6 +104,9 @@ func (e *Engine) launch(alg *algorithm, c *engine.Call, l device.Launch) error {
 	switch alg.Name {
 	case choose.Shares:
 		a.Chunk = g.PipeChunk(c.Bytes/uint64(a.Ranks), a.Lanes, a.Ranks-1)
+		if rooted := c.Collective == collective.Broadcast || c.Collective == collective.Reduce; rooted && a.Ranks > 2 {
+			a.Chunk = min(a.Chunk, kernelargs.MostPassedOn)
+		}
 	case choose.Fetch:
 		a.Chunk = min(g.PipeChunk(c.Bytes, a.Lanes, 1), kernelargs.MostFetched)
 	}

@@ -148,8 +148,8 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 			collective.AllGather:     {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "push", 256 << 10: "copy"},
 			collective.ReduceScatter: {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 64 << 10: "zerocopy", 256 << 10: "copy", 1 << 20: "copy"},
 			collective.AllToAll:      {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "push", 256 << 10: "copy"},
-			collective.Broadcast:     {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 4 << 10: "stream_ll128", 16 << 10: "stream_ll128", 64 << 10: "push", 256 << 10: "shares"},
-			collective.Reduce:        {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "twoshot_ll128", 4 << 10: "twoshot_ll128", 16 << 10: "shares", 256 << 10: "shares"},
+			collective.Broadcast:     {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 4 << 10: "stream_ll128", 16 << 10: "stream_ll128", 64 << 10: "shares", 256 << 10: "shares"},
+			collective.Reduce:        {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "twoshot_ll128", 4 << 10: "twoshot_ll128", 16 << 10: "stream_ll128", 64 << 10: "shares", 256 << 10: "shares"},
 		},
 	} {
 		c := onGPUWith(t, ranks, Options{Route: choose.Joined(h200s(ranks), false)}, nil, modeledCopies(ranks), kernels...)
@@ -179,7 +179,11 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 					want, grid = "direct_ll128", 112
 				case kind == collective.AllReduce && ranks > 2 && mib < 24:
 					grid = 96
-				case kind == collective.Reduce && ranks > 2, kind == collective.Broadcast && ranks > 2 && mib > 48:
+				case kind == collective.Reduce && ranks > 2 && mib < 32:
+					grid = 48
+				case kind == collective.Broadcast && ranks > 2 && mib < 32:
+					grid = 96
+				case (kind == collective.Reduce || kind == collective.Broadcast) && ranks > 2:
 					want = choose.Shares
 				case kind == collective.Reduce, kind == collective.Broadcast && ranks == 2 && mib > 48:
 					want = choose.Fetch

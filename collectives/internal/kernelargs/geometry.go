@@ -46,6 +46,7 @@ const (
 	LeastAnnounced = 48 << 10
 	mostPipeChunk  = 64 << 10
 	MostFetched    = 32 << 10 // the bytes that the loops of a block of 512 threads take at once
+	MostPassedOn   = 16 << 10 // of a root's message, which is over four steps after its last chunk was put
 	BesideSlots    = 4
 	leastBeside    = 32 << 10
 
