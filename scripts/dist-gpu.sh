@@ -76,6 +76,12 @@ for image in "$actor"/image/*.ptx.gz; do
 	gzip -dc "$image" >"$top/tests/actor/${file%.gz}"
 done
 
+# The device suite's kernels, and the emulated driver, whose interpreter is compared with GPUs.
+mkdir -p "$top/tests/conform" "$top/tests/emulated"
+"$out/tools/mscclpp-kernels" build --spec framework/device/conformance/kernels/kernels.json --target sm_80 --out "$out/tools/conform"
+gzip -dc "$out/tools/conform/conform-sm_80.ptx.gz" >"$top/tests/conform/conform-sm_80.ptx"
+strip --strip-debug -o "$top/tests/emulated/libcuda.so.1" "$("$go" run ./framework/device/cuda/emulated/cmd/emulated-cuda --library)"
+
 # The programs that compute beside collectives.
 mkdir -p "$top/tests/fused"
 cp examples/fused/image/manifest.json examples/fused/image/*.gz "$top/tests/fused/"

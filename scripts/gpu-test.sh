@@ -2,7 +2,7 @@
 # Tests and measures on a machine with NVIDIA GPUs what `make dist-gpu` packed. It
 # needs the driver, and builds nothing. Where NCCL is installed it is measured too.
 #
-#   gpu-test.sh [--tier smoke|check|hosts|bench|costs|sanitize|soak|all] [--ranks N] [--out DIR] [--budget SECONDS]
+#   gpu-test.sh [--tier smoke|check|hosts|bench|costs|interpret|sanitize|soak|all] [--ranks N] [--out DIR] [--budget SECONDS]
 #               [--sanitizer FILE]
 #
 #   --tier    smoke: tests of the driver's use, one small job. check: every collective in
@@ -10,6 +10,8 @@
 #             killed ranks, memory. hosts: of these, what is about "hosts". bench: the tables
 #             of docs/performance-h200.md. costs: what a call costs the host, the kernels before
 #             and behind it, and a multiplication beside it; what the abort check costs.
+#             interpret: the device suite with its kernels, and each algorithm for each type and
+#             operation on two GPUs and in the interpreter, whose bits are compared.
 #             sanitize: compute-sanitizer over device primitives and a small check. soak: a
 #             million calls. all: every tier but hosts, which is part of check. Several with
 #             commas. Default: smoke
@@ -27,7 +29,7 @@ set -uo pipefail
 
 tier=smoke ranks= out=gpu-results budget=240 sanitizer= sanitizer_named=
 usage() {
-	echo "gpu-test: $1; expected [--tier smoke|check|hosts|bench|costs|sanitize|soak|all] [--ranks N] [--out DIR] [--budget SECONDS] [--sanitizer FILE]" >&2
+	echo "gpu-test: $1; expected [--tier smoke|check|hosts|bench|costs|interpret|sanitize|soak|all] [--ranks N] [--out DIR] [--budget SECONDS] [--sanitizer FILE]" >&2
 	exit 2
 }
 while [ $# -gt 0 ]; do
@@ -44,9 +46,9 @@ while [ $# -gt 0 ]; do
 done
 case $budget in '' | *[!0-9]*) usage "--budget $budget" ;; esac
 case $ranks in *[!0-9]* | 0) usage "--ranks $ranks" ;; esac
-[ "$tier" = all ] && tier=smoke,check,bench,costs,sanitize,soak
+[ "$tier" = all ] && tier=smoke,check,bench,costs,interpret,sanitize,soak
 for t in ${tier//,/ }; do
-	case $t in smoke | check | hosts | bench | costs | sanitize | soak) ;; *) usage "--tier $t" ;; esac
+	case $t in smoke | check | hosts | bench | costs | interpret | sanitize | soak) ;; *) usage "--tier $t" ;; esac
 done
 
 now() { date +%s%N; }
@@ -552,6 +554,14 @@ costs() {
 		{printf "%-38s %5s %10s %-16s %9.3f %9.3f %9.3f %9s  %s\n", of("cost"), of("ranks"), of("bytes"), of("beside"), of("time_us"), of("alone_us"), of("cost_us"), of("call_us"),
 			of("with") != "-" ? of("with") : of("goal_us") == "-" ? "" : (of("goal_kept") == "true" ? "kept: " : "MISSED: ") of("goal_us")}' "$lines" >"$logs/costs.txt"
 	sed 's/^/    /' "$logs/costs.txt"
+}
+
+# interpret: the interpreter is the emulated driver, in processes of its own beside those on GPUs.
+interpret() {
+	step conform-device 120 "$run" conform --device cuda --kernels conform/conform-sm_80.ptx
+	tail -n 1 "$logs/conform-device.out" 2>/dev/null | sed 's/^/    /'
+	DEVICETEST_EMULATED_DRIVER=$top/tests/emulated/libcuda.so.1 gotest interpreter 540 devicetest.test '^TestBitsOfTheInterpreter$'
+	grep -h 'with other bits' "$logs/interpreter.out" 2>/dev/null | sed 's/^ *[^ ]*: /    /'
 }
 
 for t in ${tier//,/ }; do

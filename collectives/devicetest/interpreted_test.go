@@ -46,33 +46,36 @@ func digests(ctx context.Context, r *rank) error {
 	return nil
 }
 
+// said is what two ranks print, each a process.
+func said(t *testing.T, mode string, env ...string) (said [2][]string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	all, lines := processes(ctx, t, 2, mode, "", env...)
+	var ranks sync.WaitGroup
+	for r := range all {
+		ranks.Go(func() {
+			for lines[r].Scan() {
+				said[r] = append(said[r], lines[r].Text())
+			}
+		})
+	}
+	ranks.Wait()
+	for r, c := range all {
+		if err := c.Wait(); err != nil {
+			t.Fatalf("rank %d: %v: %q", r, err, said[r][max(0, len(said[r])-3):])
+		}
+	}
+	return said
+}
+
 // A job of two processes executes the committed PTX over the transport of GPUs, and gives the bits that the images for
 // processors give.
 func TestJobExecutesPTX(t *testing.T) {
 	if gpus := needsGPU(t); len(gpus) < 2 || imageFolder == "" {
 		t.Skip("needs two GPUs of the emulated driver")
 	}
-	perform := func(env ...string) [2][]string {
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-		defer cancel()
-		all, lines := processes(ctx, t, 2, childDigests, "", env...)
-		var said [2][]string
-		var ranks sync.WaitGroup
-		for r := range all {
-			ranks.Go(func() {
-				for lines[r].Scan() {
-					said[r] = append(said[r], lines[r].Text())
-				}
-			})
-		}
-		ranks.Wait()
-		for r, c := range all {
-			if err := c.Wait(); err != nil {
-				t.Fatalf("rank %d: %v: %q", r, err, said[r])
-			}
-		}
-		return said
-	}
+	perform := func(env ...string) [2][]string { return said(t, childDigests, env...) }
 	want, got := perform(), perform(emulated.EnvRun+"=ptx", emulated.EnvImages+"="+t.TempDir()) // without images for processors
 	for r := range want {
 		if len(want[r]) < 40 {

@@ -37,7 +37,11 @@ const rankProgram = "RANK_PROGRAM"
 // child is such a rank. With an algorithm it makes one call together with the others;
 // then all but rank 1 make another, which that one never joins.
 func child(algorithm string) int {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	limit := time.Minute
+	if algorithm == childRoundings {
+		limit = 4 * time.Minute // a driver compiles all kernels first
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	r, f := &rank{}, func(ctx context.Context, r *rank) error { return wait(ctx, r, algorithm) }
 	switch algorithm {
@@ -45,6 +49,8 @@ func child(algorithm string) int {
 		r.over, f = overCopies, exchanges
 	case childDigests:
 		f = digests
+	case childRoundings:
+		f = roundings
 	}
 	if err := alone(ctx, r, f); err != nil {
 		fmt.Println("failed:", err)

@@ -41,7 +41,7 @@ const (
 var sources embed.FS
 
 var flags = []string{"-std=c++17", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra", "-Werror",
-	"-Idriver", "-Iptx", "-Wl,-z,defs", "-Wl,--version-script=driver/exports.map"}
+	"-static-libstdc++", "-static-libgcc", "-Idriver", "-Iptx", "-Wl,-z,defs", "-Wl,--version-script=driver/exports.map"}
 
 // The libraries of one build lie in one folder: with it in LD_LIBRARY_PATH, programs
 // find all by their own names.

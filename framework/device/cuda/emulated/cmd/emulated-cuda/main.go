@@ -1,6 +1,7 @@
 // Command emulated-cuda builds the emulated driver and the images that it needs, and
 // prints the environment to use it, for a shell to evaluate. It runs at the top of
-// the source tree. Arguments are the element types to prepare; none: all.
+// the source tree. Arguments are the element types to prepare; none: all. With --library
+// it builds the driver alone and prints where it is: enough where kernels are the PTX.
 package main
 
 import (
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -29,6 +31,10 @@ func run(ctx context.Context, types []string) error {
 	library, err := emulated.Library(ctx)
 	if err != nil {
 		return err
+	}
+	if slices.Equal(types, []string{"--library"}) {
+		fmt.Println(library)
+		return nil
 	}
 	dir := filepath.Join(filepath.Dir(library), "images")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
