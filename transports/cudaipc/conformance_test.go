@@ -61,26 +61,7 @@ func embedded(t testing.TB) framework.Transport {
 	return tr
 }
 
-// distances are how far the transport can be from its rank.
-var distances = map[string]func(t testing.TB) *transporttest.Side{
-	"embedded": func(t testing.TB) *transporttest.Side { return transporttest.Embedded(embedded(t)) },
-	"wire": func(t testing.TB) *transporttest.Side {
-		return transporttest.Embedded(plugintest.Wrap(t, embedded(t)))
-	},
-	"plugin": func(t testing.TB) *transporttest.Side {
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := plugins.Open(t.Context(), plugins.Spec{
-			Name: cudaipc.Name, Path: self, Env: []string{roleKey + "=plugin", gpusKey + "=" + os.Getenv(gpusKey)},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return transporttest.External(c)
-	},
-}
+var distances = plugintest.Distances(cudaipc.Name, embedded, func() []string { return []string{roleKey + "=plugin", gpusKey + "=" + os.Getenv(gpusKey)} })
 
 // TestConformanceWithoutGPU runs the part of the suite that needs only memory of the host.
 func TestConformanceWithoutGPU(t *testing.T) {

@@ -1,7 +1,6 @@
 package nvls_test
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest"
-	"github.com/mscclpp-go/mscclpp/plugins"
 	"github.com/mscclpp-go/mscclpp/plugins/plugintest"
 	"github.com/mscclpp-go/mscclpp/transports/nvls"
 )
@@ -25,24 +23,7 @@ func embedded(t testing.TB) framework.Transport {
 	return tr
 }
 
-// distances are how far the transport can be from its rank.
-var distances = map[string]func(t testing.TB) *transporttest.Side{
-	"embedded": func(t testing.TB) *transporttest.Side { return transporttest.Embedded(embedded(t)) },
-	"wire": func(t testing.TB) *transporttest.Side {
-		return transporttest.Embedded(plugintest.Wrap(t, embedded(t)))
-	},
-	"plugin": func(t testing.TB) *transporttest.Side {
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := plugins.Open(t.Context(), plugins.Spec{Name: nvls.Name, Path: self, Env: []string{roleKey + "=plugin"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return transporttest.External(c)
-	},
-}
+var distances = plugintest.Distances(nvls.Name, embedded, func() []string { return []string{roleKey + "=plugin"} })
 
 // TestConformanceWithoutGPU runs the part of the suite that needs no GPU.
 func TestConformanceWithoutGPU(t *testing.T) {

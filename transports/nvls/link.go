@@ -137,8 +137,8 @@ func (e *endpoint) join(c *connection, p framework.Peer, members map[string]int)
 	if err != nil {
 		return err
 	}
-	if a.host != e.own.host {
-		return fmt.Errorf("%w: it is on host %q, this is %q", framework.ErrPeer, a.host, e.own.host)
+	if err := link.SameHost(e.own.host, a.host); err != nil {
+		return err
 	}
 	if err := e.own.Check(p.Rank, a.Side); err != nil {
 		return err
@@ -147,20 +147,9 @@ func (e *endpoint) join(c *connection, p framework.Peer, members map[string]int)
 		return fmt.Errorf("%w: it is on the GPU of rank %d, %s: expected one rank on each GPU of a switch", framework.ErrUnavailable, r, a.gpu)
 	}
 	members[a.gpu] = p.Rank
-	want := 0
-	if p.Rank == e.config.Ranks[0] {
-		want = 1
+	object, err := link.Object(e.config, p, framework.ShareVMM)
+	if object.FD != nil {
+		c.object = object
 	}
-	if len(p.Address.Shares) != want {
-		return fmt.Errorf("%w: address with %d shares: expected %d", framework.ErrPeer, len(p.Address.Shares), want)
-	}
-	if want == 0 {
-		return nil
-	}
-	s := p.Address.Shares[0]
-	if s.Kind != framework.ShareVMM || s.FD == nil {
-		return fmt.Errorf("%w: multicast object as %s: expected %s", framework.ErrPeer, s.Kind, framework.ShareVMM)
-	}
-	c.object, err = s.Dup()
 	return err
 }

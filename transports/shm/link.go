@@ -128,25 +128,11 @@ func (e *endpoint) check(p framework.Peer) (framework.Share, error) {
 	if err != nil {
 		return none, err
 	}
-	if a.host != e.own.host {
-		return none, fmt.Errorf("%w: it is on host %q, this is %q", framework.ErrPeer, a.host, e.own.host)
+	if err := link.SameHost(e.own.host, a.host); err != nil {
+		return none, err
 	}
 	if err := e.own.Check(p.Rank, a.Side); err != nil {
 		return none, err
 	}
-	want := 0
-	if a.Kind == framework.KindSwitch && p.Rank == e.config.Ranks[0] {
-		want = 1
-	}
-	if len(p.Address.Shares) != want {
-		return none, fmt.Errorf("%w: address with %d shares: expected %d", framework.ErrPeer, len(p.Address.Shares), want)
-	}
-	if want == 0 {
-		return none, nil
-	}
-	s := p.Address.Shares[0]
-	if s.Kind != framework.ShareMemFD || s.FD == nil {
-		return none, fmt.Errorf("%w: group object as %s: expected %s", framework.ErrPeer, s.Kind, framework.ShareMemFD)
-	}
-	return s.Dup()
+	return link.Object(e.config, p, framework.ShareMemFD)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/hip"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest"
-	"github.com/mscclpp-go/mscclpp/plugins"
 	"github.com/mscclpp-go/mscclpp/plugins/plugintest"
 	"github.com/mscclpp-go/mscclpp/transports/xgmi"
 )
@@ -24,24 +23,7 @@ func embedded(t testing.TB) framework.Transport {
 	return tr
 }
 
-// distances are how far the transport can be from its rank.
-var distances = map[string]func(t testing.TB) *transporttest.Side{
-	"embedded": func(t testing.TB) *transporttest.Side { return transporttest.Embedded(embedded(t)) },
-	"wire": func(t testing.TB) *transporttest.Side {
-		return transporttest.Embedded(plugintest.Wrap(t, embedded(t)))
-	},
-	"plugin": func(t testing.TB) *transporttest.Side {
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := plugins.Open(t.Context(), plugins.Spec{Name: xgmi.Name, Path: self, Env: []string{roleKey + "=plugin", gpusKey + "=" + os.Getenv(gpusKey)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return transporttest.External(c)
-	},
-}
+var distances = plugintest.Distances(xgmi.Name, embedded, func() []string { return []string{roleKey + "=plugin", gpusKey + "=" + os.Getenv(gpusKey)} })
 
 // TestConformanceWithoutGPU runs the part of the suite that needs only memory of the host.
 func TestConformanceWithoutGPU(t *testing.T) {

@@ -95,6 +95,33 @@ func Others(c framework.EndpointConfig, peers []framework.Peer) ([]int, error) {
 	return others, nil
 }
 
+// Object is what the root of a switch group sends along with its address: a share of this kind, a duplicate. From others, and on
+// other links, nothing is expected; then it has no descriptor.
+func Object(c framework.EndpointConfig, p framework.Peer, kind framework.ShareKind) (s framework.Share, err error) {
+	want := 0
+	if c.Kind == framework.KindSwitch && p.Rank == c.Ranks[0] {
+		want = 1
+	}
+	if len(p.Address.Shares) != want {
+		return s, fmt.Errorf("%w: address with %d shares: expected %d", framework.ErrPeer, len(p.Address.Shares), want)
+	}
+	if want == 0 {
+		return s, nil
+	}
+	if s := p.Address.Shares[0]; s.Kind != kind || s.FD == nil {
+		return framework.Share{}, fmt.Errorf("%w: group object as %s: expected %s", framework.ErrPeer, s.Kind, kind)
+	}
+	return p.Address.Shares[0].Dup()
+}
+
+// SameHost says why a peer is not where this end is: ErrPeer.
+func SameHost(own, far string) error {
+	if far != own {
+		return fmt.Errorf("%w: it is on host %q, this is %q", framework.ErrPeer, far, own)
+	}
+	return nil
+}
+
 // Host names the host of a rank: as facts have it, else by the running kernel.
 func Host(f framework.Facts) string {
 	if f.Host != "" {

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -110,5 +111,42 @@ func TestHost(t *testing.T) {
 	}
 	if got := Host(framework.Facts{}); got != strings.TrimSpace(string(id)) || got == "" {
 		t.Errorf("%q: expected the boot id %q", got, id)
+	}
+}
+
+// The root of a group sends its object along, of one kind; no other address has a share.
+func TestObject(t *testing.T) {
+	cfg := framework.EndpointConfig{Kind: framework.KindSwitch, Ranks: []int{1, 3}, Rank: 3}
+	file, err := os.CreateTemp(t.TempDir(), "object")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	sent := func(kind framework.ShareKind) framework.Peer {
+		return framework.Peer{Rank: 1, Address: framework.Parcel{Shares: []framework.Share{{Kind: kind, FD: file}}}}
+	}
+	s, err := Object(cfg, sent(framework.ShareMemFD), framework.ShareMemFD)
+	if err != nil || s.FD == nil || s.FD == file {
+		t.Fatalf("%+v, %v: expected a duplicate", s, err)
+	}
+	defer s.Close()
+	port := cfg
+	port.Kind = framework.KindPort
+	for name, c := range map[string]struct {
+		of   framework.EndpointConfig
+		peer framework.Peer
+		kind framework.ShareKind
+	}{
+		"another kind": {cfg, sent(framework.ShareMemFD), framework.ShareVMM}, "no object": {cfg, framework.Peer{Rank: 1}, framework.ShareMemFD},
+		"no descriptor":       {cfg, framework.Peer{Rank: 1, Address: framework.Parcel{Shares: []framework.Share{{Kind: framework.ShareMemFD}}}}, framework.ShareMemFD},
+		"of a port":           {port, sent(framework.ShareMemFD), framework.ShareMemFD},
+		"of one that is none": {cfg, framework.Peer{Rank: 3, Address: sent(framework.ShareMemFD).Address}, framework.ShareMemFD},
+	} {
+		if s, err := Object(c.of, c.peer, c.kind); !errors.Is(err, framework.ErrPeer) || s.FD != nil {
+			t.Errorf("%s: %+v, %v: expected ErrPeer", name, s, err)
+		}
+	}
+	if s, err := Object(port, framework.Peer{Rank: 1}, framework.ShareMemFD); err != nil || s.FD != nil {
+		t.Errorf("a port without a share: %+v, %v", s, err)
 	}
 }
