@@ -27,6 +27,18 @@ func TestRCCL(t *testing.T) {
 	ranksOf(t, program, 2, onHIP(t, "NCCL_CHECK_POINTERS=1"))
 }
 
+// A program that brings a librccl.so.1 of its own, as PyTorch for ROCm does, gets this library where it is preloaded: the loader takes
+// one library of a SONAME. The other one here has no function of RCCL's, and cannot take part.
+func TestRCCLPreloaded(t *testing.T) {
+	others := t.TempDir()
+	run(t, exec.Command("cc", "-shared", "-fPIC", "-Wl,-soname,librccl.so.1", "-o", others+"/librccl.so.1", "-x", "c", "/dev/null"))
+	program := link(t, "rccl.c", others, "-lrccl")
+	if out, err := exec.Command(program).CombinedOutput(); err == nil || !strings.Contains(string(out), "undefined symbol: nccl") {
+		t.Fatalf("%v: %s: expected that the program takes its own library, which has no functions", err, out)
+	}
+	ranksOf(t, program, 2, onHIP(t, "NCCL_CHECK_POINTERS=1", "LD_PRELOAD="+library(t)+"/librccl.so.1"))
+}
+
 // onHIP is onGPUs for those of AMD's.
 func onHIP(t *testing.T, more ...string) []string {
 	t.Helper()

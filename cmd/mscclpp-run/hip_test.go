@@ -28,6 +28,12 @@ import (
 // onHIP is the program on AMD's GPUs, which are emulated: images for the CPU stand for the code objects of some types.
 func onHIP(t *testing.T, types ...string) func(args ...string) *exec.Cmd {
 	t.Helper()
+	return onHIPWith(t, runtime.Tree("../..", types...)...)
+}
+
+// onHIPWith is onHIP with some code objects.
+func onHIPWith(t *testing.T, objects ...emulated.Source) func(args ...string) *exec.Cmd {
+	t.Helper()
 	library, _, err := runtime.Libraries(t.Context())
 	if errors.Is(err, framework.ErrUnavailable) {
 		t.Skipf("no emulated runtime: %v", err)
@@ -35,7 +41,7 @@ func onHIP(t *testing.T, types ...string) func(args ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	images := emulated.Images(t, runtime.Tree("../..", types...)...)
+	images := emulated.Images(t, objects...)
 	dir := t.TempDir()
 	for _, name := range []string{"xgmi", "tcp"} {
 		if err := os.Rename(plugin(t, name), filepath.Join(dir, plugins.FilePrefix+name)); err != nil {
@@ -83,6 +89,21 @@ func TestHostsOnHIP(t *testing.T) {
 	code, out, errs := runs(onHIP(t, "f32")(args...))
 	if want := fmt.Sprintf("%d passed, 0 failed", len(cases)); code != 0 || !strings.Contains(out, want) {
 		t.Errorf("code %d, %s, %s: expected %s", code, out, errs, want)
+	}
+}
+
+// Execution plans run on AMD's GPUs, with results that are right, at once and in graphs.
+func TestPlansOnHIP(t *testing.T) {
+	program := onHIPWith(t, append(runtime.Tree("../..", "f32"), runtime.Plans("../..", "f32"))...)
+	for _, plan := range []string{"allreduce-2pa-packets", "allreduce-2pa-chunks", "allgather-chunks"} {
+		file := filepath.Join(t.TempDir(), plan+".json")
+		if code, out, errs := runs(command(t, "plan", "compile", plan, "--ranks", "2", "--output", file)); code != 0 {
+			t.Fatalf("compile %s: code %d, %s%s", plan, code, out, errs)
+		}
+		code, out, errs := runs(program("-n", "2", "plan", "bench", file, "--device", "hip", "--check", "-b", "4K:16K", "--iters", "2", "--warmup", "1", "--graph", "0,2", "--format", "json"))
+		if n := strings.Count(out, `"errors":0,`); code != 0 || n != 6 {
+			t.Errorf("%s: code %d, %d right rows, %s, %s: expected 6", plan, code, n, out, errs)
+		}
 	}
 }
 
