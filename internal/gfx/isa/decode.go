@@ -35,8 +35,12 @@ func init() {
 	}
 }
 
-// codes of operands that are none.
+// SharedBase is where flat operations find the memory of a block. Processors choose it; no memory of a process is there.
+const SharedBase = 1 << 56
+
+// codes of operands that are none, and of special ones.
 const (
+	codeShared  = 235 // where the memory of a block begins among the addresses of flat operations
 	codeSDWA    = 249
 	codeLiteral = 255
 	codeOff     = 127 // no scalar base
@@ -166,6 +170,8 @@ func (d *decoder) source(code uint32, t byte) Operand {
 		o.Kind, o.Value = Constant, integer(192-int64(code), t)
 	case code >= 240 && code <= 247:
 		o.Kind, o.Value = Constant, floating(code, t)
+	case code == codeShared && t == 'q':
+		o.Kind, o.Value = Constant, SharedBase
 	case code == codeLiteral:
 		o.Kind = Constant
 		o.Value = d.literal32(t)
@@ -257,10 +263,19 @@ func (d *decoder) shortResults(f Format) {
 
 func (d *decoder) sdwa(second uint32) {
 	x := d.x
-	d.Size, d.SDWA, d.Part, d.Unused = 8, true, uint8(bits(x, 10, 8)), uint8(bits(x, 12, 11))
-	if bits(x, 15, 13) != 0 || d.Form.Format == VOPC || strings.Contains(d.Sources, "m") || Width(d.Results[0]) != 1 || d.Unused > 2 || d.Part > DWord {
-		d.fail("modifiers of SDWA: no committed kernel has them")
-		return
+	d.Size, d.SDWA = 8, true
+	if d.Form.Format == VOPC {
+		if d.Part = DWord; bit(x, 15) {
+			d.Dst = d.register(bits(x, 14, 8), 'm')
+		} else if bits(x, 14, 8) != 0 {
+			d.fail("a result of SDWA beside the usual one")
+		}
+	} else {
+		d.Part, d.Unused = uint8(bits(x, 10, 8)), uint8(bits(x, 12, 11))
+		if bits(x, 15, 13) != 0 || strings.Contains(d.Sources, "m") || Width(d.Results[0]) != 1 || d.Unused > 2 || d.Part > DWord {
+			d.fail("modifiers of SDWA: no committed kernel has them")
+			return
+		}
 	}
 	operand := func(code uint32, m uint32, t byte) Operand {
 		if bit(m, 7) {

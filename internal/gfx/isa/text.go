@@ -138,7 +138,10 @@ func (i *Inst) modifiers() string {
 		i.halves(add)
 	}
 	if i.SDWA {
-		add("dst_sel:%s dst_unused:%s src0_sel:%s", parts[i.Part], unused[i.Unused], parts[i.Src[0].Part])
+		if i.Format != VOPC {
+			add("dst_sel:%s dst_unused:%s", parts[i.Part], unused[i.Unused])
+		}
+		add("src0_sel:%s", parts[i.Src[0].Part])
 		if len(i.Sources) > 1 {
 			add("src1_sel:%s", parts[i.Src[1].Part])
 		}
@@ -202,6 +205,8 @@ func (o *Operand) plain() string {
 	n, width := int(o.N), Width(o.Type)
 	if o.Kind == Constant {
 		switch {
+		case n == codeShared:
+			return "src_shared_base"
 		case n == codeLiteral && o.Type == 'd':
 			return fmt.Sprintf("%#x", o.Value>>32)
 		case n == codeLiteral && int32(o.Value) >= -16 && int32(o.Value) <= 64:

@@ -12,6 +12,9 @@ func carry(f func(a, b, c uint64) (uint64, bool)) *alu { return &alu{carry: f} }
 
 func i16(a uint64) int16 { return int16(uint16(a)) }
 
+// i24 is the number in the low 24 bits.
+func i24(a uint64) int64 { return int64(a<<40) >> 40 }
+
 func u32(a uint64) uint64 { return uint64(uint32(a)) }
 
 // alus are the operations that each lane does for itself.
@@ -26,26 +29,28 @@ var alus = func() map[string]*alu {
 }()
 
 var integers = map[string]*alu{
-	"v_mov_b32":     value(func(a, _, _ uint64) uint64 { return a }),
-	"v_mov_b64":     value(func(a, _, _ uint64) uint64 { return a }),
-	"v_not_b32":     value(func(a, _, _ uint64) uint64 { return ^a }),
-	"v_bfrev_b32":   value(func(a, _, _ uint64) uint64 { return uint64(bits.Reverse32(uint32(a))) }),
-	"v_and_b32":     value(func(a, b, _ uint64) uint64 { return a & b }),
-	"v_or_b32":      value(func(a, b, _ uint64) uint64 { return a | b }),
-	"v_xor_b32":     value(func(a, b, _ uint64) uint64 { return a ^ b }),
-	"v_or3_b32":     value(func(a, b, c uint64) uint64 { return a | b | c }),
-	"v_and_or_b32":  value(func(a, b, c uint64) uint64 { return a&b | c }),
-	"v_add_u32":     value(func(a, b, _ uint64) uint64 { return a + b }),
-	"v_subrev_u32":  value(func(a, b, _ uint64) uint64 { return b - a }),
-	"v_add3_u32":    value(func(a, b, c uint64) uint64 { return a + b + c }),
-	"v_mul_lo_u32":  value(func(a, b, _ uint64) uint64 { return a * b }),
-	"v_mul_u32_u24": value(func(a, b, _ uint64) uint64 { return (a & 0xffffff) * (b & 0xffffff) }),
-	"v_mul_hi_u32":  value(func(a, b, _ uint64) uint64 { return u32(a) * u32(b) >> 32 }),
-	"v_min_u32":     value(func(a, b, _ uint64) uint64 { return min(a, b) }),
-	"v_max_u32":     value(func(a, b, _ uint64) uint64 { return max(a, b) }),
-	"v_min_i32":     value(func(a, b, _ uint64) uint64 { return uint64(uint32(min(i32(a), i32(b)))) }),
-	"v_max_i32":     value(func(a, b, _ uint64) uint64 { return uint64(uint32(max(i32(a), i32(b)))) }),
-	"v_cndmask_b32": value(func(a, b, c uint64) uint64 { return pick(c, b, a) }),
+	"v_mov_b32":        value(func(a, _, _ uint64) uint64 { return a }),
+	"v_mov_b64":        value(func(a, _, _ uint64) uint64 { return a }),
+	"v_not_b32":        value(func(a, _, _ uint64) uint64 { return ^a }),
+	"v_bfrev_b32":      value(func(a, _, _ uint64) uint64 { return uint64(bits.Reverse32(uint32(a))) }),
+	"v_and_b32":        value(func(a, b, _ uint64) uint64 { return a & b }),
+	"v_or_b32":         value(func(a, b, _ uint64) uint64 { return a | b }),
+	"v_xor_b32":        value(func(a, b, _ uint64) uint64 { return a ^ b }),
+	"v_or3_b32":        value(func(a, b, c uint64) uint64 { return a | b | c }),
+	"v_and_or_b32":     value(func(a, b, c uint64) uint64 { return a&b | c }),
+	"v_add_u32":        value(func(a, b, _ uint64) uint64 { return a + b }),
+	"v_subrev_u32":     value(func(a, b, _ uint64) uint64 { return b - a }),
+	"v_add3_u32":       value(func(a, b, c uint64) uint64 { return a + b + c }),
+	"v_mul_lo_u32":     value(func(a, b, _ uint64) uint64 { return a * b }),
+	"v_mul_i32_i24":    value(func(a, b, _ uint64) uint64 { return uint64(uint32(i24(a) * i24(b))) }),
+	"v_mul_hi_i32_i24": value(func(a, b, _ uint64) uint64 { return uint64(uint32(i24(a) * i24(b) >> 32)) }),
+	"v_mul_u32_u24":    value(func(a, b, _ uint64) uint64 { return (a & 0xffffff) * (b & 0xffffff) }),
+	"v_mul_hi_u32":     value(func(a, b, _ uint64) uint64 { return u32(a) * u32(b) >> 32 }),
+	"v_min_u32":        value(func(a, b, _ uint64) uint64 { return min(a, b) }),
+	"v_max_u32":        value(func(a, b, _ uint64) uint64 { return max(a, b) }),
+	"v_min_i32":        value(func(a, b, _ uint64) uint64 { return uint64(uint32(min(i32(a), i32(b)))) }),
+	"v_max_i32":        value(func(a, b, _ uint64) uint64 { return uint64(uint32(max(i32(a), i32(b)))) }),
+	"v_cndmask_b32":    value(func(a, b, c uint64) uint64 { return pick(c, b, a) }),
 
 	"v_add_co_u32":     carry(func(a, b, _ uint64) (uint64, bool) { return a + b, a+b > 0xffffffff }),
 	"v_sub_co_u32":     carry(func(a, b, _ uint64) (uint64, bool) { return a - b, b > a }),
@@ -104,6 +109,7 @@ var shifts = map[string]*alu{
 	"v_lshlrev_b64":  value(func(a, b, _ uint64) uint64 { return b << (a & 63) }),
 	"v_lshrrev_b64":  value(func(a, b, _ uint64) uint64 { return b >> (a & 63) }),
 	"v_lshl_add_u32": value(func(a, b, c uint64) uint64 { return a<<(b&31) + c }),
+	"v_add_lshl_u32": value(func(a, b, c uint64) uint64 { return (a + b) << (c & 31) }),
 	"v_lshl_or_b32":  value(func(a, b, c uint64) uint64 { return a<<(b&31) | c }),
 	"v_lshl_add_u64": value(func(a, b, c uint64) uint64 { return a<<(b&7) + c }),
 	"v_alignbit_b32": value(func(a, b, c uint64) uint64 { return (a<<32 | b) >> (c & 31) }),
@@ -123,6 +129,9 @@ var wides = map[string]*alu{
 
 var tests = map[string]*alu{
 	"v_cmp_lt_u16": test(func(a, b uint64) bool { return a < b }),
+	"v_cmp_eq_u16": test(func(a, b uint64) bool { return a == b }),
+	"v_cmp_gt_u16": test(func(a, b uint64) bool { return a > b }),
+	"v_cmp_lt_i16": test(func(a, b uint64) bool { return i16(a) < i16(b) }),
 	"v_cmp_ne_u16": test(func(a, b uint64) bool { return a != b }),
 
 	"v_cmp_lt_i32": test(func(a, b uint64) bool { return i32(a) < i32(b) }),
@@ -143,6 +152,9 @@ var tests = map[string]*alu{
 	"v_cmp_ne_u64": test(func(a, b uint64) bool { return a != b }),
 	"v_cmp_ge_u64": test(func(a, b uint64) bool { return a >= b }),
 
+	"v_cmp_lt_f16":  test(func(a, b uint64) bool { return f16(a) < f16(b) }),
+	"v_cmp_gt_f16":  test(func(a, b uint64) bool { return f16(a) > f16(b) }),
+	"v_cmp_u_f16":   test(func(a, b uint64) bool { return f16(a) != f16(a) || f16(b) != f16(b) }),
 	"v_cmp_ge_f32":  test(func(a, b uint64) bool { return f32(a) >= f32(b) }),
 	"v_cmp_lt_f32":  test(func(a, b uint64) bool { return f32(a) < f32(b) }),
 	"v_cmp_gt_f32":  test(func(a, b uint64) bool { return f32(a) > f32(b) }),

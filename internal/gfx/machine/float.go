@@ -7,6 +7,9 @@ import (
 
 func f32(a uint64) float32 { return math.Float32frombits(uint32(a)) }
 
+// f16 is a number of 16 bits, which all fit into 32.
+func f16(a uint64) float32 { return f32(f16ToF32(a & 0xffff)) }
+
 func f64(a uint64) float64 { return math.Float64frombits(a) }
 
 func from32(f float32) uint64 { return uint64(math.Float32bits(f)) }
@@ -76,6 +79,7 @@ var floatOps = map[string]*alu{
 	"v_rcp_iflag_f32": value(reciprocal),
 	"v_rcp_f64":       value(func(a, _, _ uint64) uint64 { return from64(1 / f64(a)) }),
 
+	"v_cvt_f32_i32":    value(func(a, _, _ uint64) uint64 { return from32(float32(i32(a))) }),
 	"v_cvt_f32_u32":    value(func(a, _, _ uint64) uint64 { return from32(float32(uint32(a))) }),
 	"v_cvt_f32_ubyte0": value(func(a, _, _ uint64) uint64 { return from32(float32(a & 0xff)) }),
 	"v_cvt_f64_u32":    value(func(a, _, _ uint64) uint64 { return from64(float64(uint32(a))) }),
@@ -83,6 +87,9 @@ var floatOps = map[string]*alu{
 	"v_cvt_f64_f32":    value(func(a, _, _ uint64) uint64 { return from64(float64(f32(a))) }),
 	"v_cvt_u32_f32":    value(func(a, _, _ uint64) uint64 { return uint64(uint32(within(float64(f32(a)), 0, math.MaxUint32))) }),
 	"v_cvt_u32_f64":    value(func(a, _, _ uint64) uint64 { return uint64(uint32(within(f64(a), 0, math.MaxUint32))) }),
+	"v_cvt_i32_f32": value(func(a, _, _ uint64) uint64 {
+		return uint64(uint32(int32(within(float64(f32(a)), math.MinInt32, math.MaxInt32))))
+	}),
 	"v_cvt_i32_f64": value(func(a, _, _ uint64) uint64 {
 		return uint64(uint32(int32(within(f64(a), math.MinInt32, math.MaxInt32))))
 	}),
@@ -105,6 +112,9 @@ func within(f, low, high float64) int64 {
 	}
 	return int64(max(low, min(high, math.Trunc(f))))
 }
+
+// addF16 rounds once: sums of numbers of 11 bits in 24 bits are as good as exact for a result of 11.
+func addF16(a, b uint64) uint64 { return f32ToF16(from32(f16(a) + f16(b))) }
 
 // f16ToF32 converts a number of 16 bits, exactly.
 func f16ToF32(h uint64) uint64 {

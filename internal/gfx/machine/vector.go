@@ -210,6 +210,7 @@ var vectors = map[string]func(*wave, *op) error{
 	"v_pk_mov_b32": func(w *wave, o *op) error {
 		return w.packed(o, func(_, a, b uint32) uint32 { return a }, true)
 	},
+	"v_pk_add_f16": func(w *wave, o *op) error { return w.halves(o, addF16) },
 	"v_pk_add_f32": func(w *wave, o *op) error {
 		return w.packed(o, func(_, a, b uint32) uint32 { return uint32(addF32(uint64(a), uint64(b), 0)) }, false)
 	},
@@ -239,6 +240,19 @@ func (w *wave) mbcnt(o *op, first int) error {
 	for l := range w.a {
 		below := uint64(1)<<l - 1
 		w.a[l] = w.b[l] + uint64(bits.OnesCount32(uint32(w.a[l])&uint32(below>>first)))
+	}
+	w.store(o, w.exec())
+	return nil
+}
+
+// halves computes the low and the high half of a register, of the halves of two others that the instruction names.
+func (w *wave) halves(o *op, f func(a, b uint64) uint64) error {
+	w.fetch(&o.Src[0], &w.a)
+	w.fetch(&o.Src[1], &w.b)
+	half := func(v uint64, high uint8) uint64 { return v >> (16 * (high & 1)) & 0xffff }
+	for l := range w.a {
+		a, b := w.a[l], w.b[l]
+		w.a[l] = f(half(a, o.OpSel), half(b, o.OpSel>>1)) | f(half(a, o.OpSelHi), half(b, o.OpSelHi>>1))<<16
 	}
 	w.store(o, w.exec())
 	return nil
