@@ -18,7 +18,7 @@ func TestTutorial(t *testing.T) {
 	if len(blocks) < 5 {
 		t.Fatalf("%d programs: expected more", len(blocks))
 	}
-	files := []string{"../examples/python/proxy.py", "../examples/python/ddp.py", "../examples/python/numpy_sum.py", "../examples/python/kernel.py", "../examples/python/llama_decode.py"}
+	files := []string{"../examples/python/proxy.py", "../examples/python/ddp.py", "../examples/python/numpy_sum.py", "../examples/python/kernel.py", "../examples/python/llama_decode.py", "../examples/python/moe_layer.py"}
 	for i, block := range blocks {
 		file := filepath.Join(t.TempDir(), "program"+string(rune('a'+i))+".py")
 		if err := os.WriteFile(file, []byte(block[1]), 0o600); err != nil {

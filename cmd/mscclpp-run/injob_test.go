@@ -19,6 +19,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/report"
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/inference/inferencetest"
+	"github.com/mscclpp-go/mscclpp/inference/moe/moetest"
 )
 
 // installed is the launcher with the shm plugin, as they lie after an installation.
@@ -144,7 +145,7 @@ func TestVerbsInAJob(t *testing.T) {
 			t.Errorf("exit code %d:\n%s", code, stdout)
 		}
 		stdout, _, code = i.run(t, "-n", "3", "check")
-		if want := fmt.Sprintf("%d passed, 0 failed\n", len(cases)+len(inferencetest.Trials())); code != 0 || !strings.HasSuffix(stdout, want) {
+		if want := fmt.Sprintf("%d passed, 0 failed\n", len(cases)+len(inferencetest.Trials())+len(moetest.Trials())); code != 0 || !strings.HasSuffix(stdout, want) {
 			t.Errorf("exit code %d: expected %q:\n%s", code, want, stdout)
 		}
 	})

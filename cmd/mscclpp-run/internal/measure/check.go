@@ -108,12 +108,16 @@ func (f *checkFlags) verify(ctx context.Context, env *verb.Env, g *group, cases 
 	})
 	if err == nil && len(f.parsed) == 0 && f.most == 0 {
 		line.Show("operators for inference")
-		var right, wrong int
-		right, wrong, err = operators(ctx, g, func(why string) {
-			line.Clear()
-			fmt.Fprintf(env.Stdout, "FAIL rank %d: %s\n", g.Rank(), why)
-		})
-		passed, failed = passed+right, failed+wrong
+		for _, check := range []func(context.Context, *group, func(string)) (right, wrong int, err error){operators, experts} {
+			right, wrong, stopped := check(ctx, g, func(why string) {
+				line.Clear()
+				fmt.Fprintf(env.Stdout, "FAIL rank %d: %s\n", g.Rank(), why)
+			})
+			passed, failed = passed+right, failed+wrong
+			if err = stopped; err != nil {
+				break
+			}
+		}
 	}
 	line.Clear()
 	if g.Rank() == 0 {

@@ -11,6 +11,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/inference"
 	"github.com/mscclpp-go/mscclpp/inference/inferencetest"
+	"github.com/mscclpp-go/mscclpp/inference/moe"
+	"github.com/mscclpp-go/mscclpp/inference/moe/moetest"
 )
 
 // operators checks those for inference against float64, and returns how many calls were right and wrong. Where ranks do not share
@@ -51,6 +53,76 @@ func operators(ctx context.Context, g *group, failed func(why string)) (right, w
 		}
 	}
 	return right, wrong, w.Close()
+}
+
+// experts checks dispatch and combine, where there are kernels for them, and returns how many calls were right and wrong.
+func experts(ctx context.Context, g *group, failed func(why string)) (right, wrong int, err error) {
+	b, err := moe.New(ctx, g.job.World, moetest.Options())
+	if errors.Is(err, framework.ErrUnavailable) || errors.Is(err, framework.ErrUnsupported) {
+		g.job.World.Log().Info("experts are not checked", "because", err)
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	bytes, runs := 0, make([]moetest.Run, len(moetest.Trials()))
+	for i, t := range moetest.Trials() {
+		runs[i] = moetest.Run{Trial: t, Rank: g.Rank(), Ranks: g.Size(), Seed: uint64(i), Handle: b.HandleBytes()}
+		bytes = max(bytes, runs[i].Bytes())
+	}
+	m, err := g.Alloc(int64(bytes), false)
+	if err != nil {
+		return 0, 0, errors.Join(err, b.Close())
+	}
+	for _, r := range runs {
+		r.Memory = viewed{m}
+		why, err := g.route(b, r)
+		if err != nil {
+			return right, wrong, err
+		}
+		ok, err := g.agreed(ctx, 0, why)
+		if err != nil {
+			return right, wrong, err
+		}
+		if ok {
+			right++
+			continue
+		}
+		wrong++
+		if why != nil {
+			failed(why.Error())
+		}
+	}
+	return right, wrong, b.Close()
+}
+
+// route makes the calls of a trial; why says that a result is wrong.
+func (g *group) route(b *moe.Buffer, r moetest.Run) (why, err error) {
+	dispatch, err := r.Dispatch()
+	if err != nil {
+		return nil, err
+	}
+	combine := r.Combine()
+	if g.queue != nil {
+		dispatch.Stream, combine.Stream = g.queue.stream, g.queue.stream
+	}
+	finished := func(err error) error {
+		if err == nil && g.queue != nil {
+			err = g.queue.Finish()
+		}
+		if err != nil {
+			return fmt.Errorf("%v: %w", r.Trial, err)
+		}
+		return nil
+	}
+	if err := finished(b.Dispatch(dispatch)); err != nil {
+		return nil, err
+	}
+	why = r.CheckDispatch()
+	if err := finished(b.Combine(combine)); err != nil {
+		return nil, err
+	}
+	return errors.Join(why, r.CheckCombine()), nil
 }
 
 // operate makes the call of a trial; why says that its result is wrong.
