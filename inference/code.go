@@ -1,18 +1,27 @@
 package inference
 
 import (
+	"strconv"
+	"strings"
+
 	"github.com/mscclpp-go/mscclpp/inference/image"
 	"github.com/mscclpp-go/mscclpp/internal/ownkernel"
 )
 
 // mostThreads of a block are those that the images for GPUs are compiled for.
-const mostThreads = 1024
+const mostThreads = 256
 
 // kernelOfNorms is the kernel of AllReduceNorm.
 func kernelOfNorms() ownkernel.Kernel {
 	return ownkernel.Kernel{
 		Family: "inference", Algorithm: "allreduce_norm", Symbol: "mscclpp_inference_allreduce_norm", Purpose: "inference", Layout: layout(), Images: image.Images,
 	}
+}
+
+// hasClusters reports whether images for an architecture are for clusters of blocks.
+func hasClusters(arch string) bool {
+	n, err := strconv.Atoi(strings.TrimPrefix(arch, "sm_"))
+	return err == nil && n >= 90
 }
 
 // threadsOf is how many of a block's threads the kernel takes.

@@ -109,7 +109,7 @@ func callsOnGPU(ctx context.Context, c *comm.Communicator, dev *cuda.Device) err
 		streams[i] = s
 	}
 	for i, x := range inferencetest.Trials() {
-		call, err := x.Call(memory, c.Rank(), uint64(i))
+		call, err := x.Call(memory, c.Rank(), c.Size(), uint64(i))
 		if err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func callsOnGPU(ctx context.Context, c *comm.Communicator, dev *cuda.Device) err
 		if err := errors.Join(c.Settle(ctx, call.Stream), c.Check()); err != nil {
 			return err
 		}
-		sum, err := x.Check(memory, c.Size(), uint64(i))
+		sum, err := x.Check(memory, c.Rank(), c.Size(), uint64(i))
 		if err != nil {
 			return err
 		}

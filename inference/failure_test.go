@@ -49,7 +49,7 @@ func broken(t *testing.T, n int, f func(ctx context.Context, c *comm.Communicato
 }
 
 func call(c *comm.Communicator, w *inference.Workspace, x inferencetest.Trial) error {
-	n, err := x.Call(aligned(x.Bytes()), c.Rank(), 1)
+	n, err := x.Call(aligned(x.Bytes()), c.Rank(), c.Size(), 1)
 	if err != nil {
 		return err
 	}

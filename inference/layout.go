@@ -15,7 +15,14 @@ var layout = sync.OnceValue(func() string { return kernel.Layout(kernels.Argumen
 const (
 	twoShot uint32 = 1 << iota
 	layerNorm
+	noNorm
+	ownResidual
+	ownOutput
+	ownInput
 )
+
+// mostBlocks are those with rows, of a launch on a GPU.
+const mostBlocks = 1023
 
 // noticeBytes are those of a notice.
 const noticeBytes = 8
@@ -25,10 +32,10 @@ const apart = 0xfffffffe
 
 type normState struct {
 	Launches uint64
-	Finished uint32
 	Left     uint32
 	Apart    uint32
-	_        [11]uint32
+	_        [12]uint32
+	Counts   [1 + mostBlocks]uint32
 }
 
 type normArgs struct {
@@ -64,5 +71,7 @@ type normCall struct {
 	Flags       uint32
 	Quantized   uint32
 	Epsilon     float32
-	_           [3]uint32
+	Share       uint32
+	First       uint32
+	Count       uint32
 }

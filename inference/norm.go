@@ -17,6 +17,22 @@ type Norm uint32
 const (
 	RMSNorm   Norm = iota // x / sqrt(mean(x²) + ε) · weight
 	LayerNorm             // (x - mean(x)) / sqrt(var(x) + ε) · weight
+	NoNorm                // x
+	norms
+)
+
+// Rows are which rows the buffers of a rank have. A rank owns ceil(tokens / ranks) rows, the first rank the first ones; of the last
+// ranks some may own fewer or none.
+type Rows uint32
+
+// The choices.
+const (
+	AllRows     Rows = iota // all buffers have all rows
+	OwnResidual             // residual and residual_out have the rank's own: reduce-scatter, residual and norm, all-gather
+	OwnRows                 // so has the output: reduce-scatter, residual and norm
+	OwnInput                // input, residual and residual_out have the rank's own, the output has all: residual and norm, all-gather
+	Local                   // all buffers have the rows of this call, and there is no communication: residual and norm
+	rowChoices
 )
 
 // Quantization is the format of the elements of an output that has fewer bits than the input.
@@ -44,10 +60,16 @@ const (
 )
 
 // NormCall is one call of AllReduceNorm. All ranks pass the same numbers, and the same residual, weight and bias. Buffers
-// are rows without gaps, aligned to 16 bytes. Output may be Input, and ResidualOut may be Input or Residual; other
-// buffers do not overlap those that are written.
+// are rows without gaps, aligned to 16 bytes. Output may be Input, and ResidualOut may be Input or Residual, where both have the
+// same rows; other buffers do not overlap those that are written.
+//
+// On GPUs with programmatic dependent launch the next kernel of the stream may begin as soon as all blocks of this one have begun,
+// if it was launched with that attribute: it may read what no earlier kernel writes, such as its weights, and waits
+// (griddepcontrol.wait) before it reads what this one writes, or writes what this one reads. Kernels without the
+// attribute begin when this one has ended.
 type NormCall struct {
 	Norm           Norm
+	Rows           Rows
 	Quantization   Quantization
 	Shots          Shots
 	Type           kernel.DataType // f16, bf16 or f32, of all buffers but a quantized output
@@ -56,10 +78,10 @@ type NormCall struct {
 
 	Input       unsafe.Pointer // of this rank, to be added up
 	Residual    unsafe.Pointer // nil: there is none
-	Weight      unsafe.Pointer // one row
+	Weight      unsafe.Pointer // one row; nil with NoNorm
 	Bias        unsafe.Pointer // one row, added behind the weight; nil: there is none
 	Output      unsafe.Pointer // the normalized rows
-	ResidualOut unsafe.Pointer // the sum of all ranks and the residual
+	ResidualOut unsafe.Pointer // the sum of all ranks and the residual; with NoNorm it may be nil
 	Scales      unsafe.Pointer // f32, one for each row, written: of quantization per token
 	Scale       unsafe.Pointer // f32, one, read: of quantization per tensor
 
@@ -82,8 +104,12 @@ func (c *NormCall) check() error {
 		return invalid("rows of %d elements: expected a multiple of 8, at most %d", c.Hidden, mostHidden)
 	case c.Tokens < 0 || c.Tokens > mostTokens:
 		return invalid("%d rows: expected 0 to %d", c.Tokens, mostTokens)
-	case c.Norm > LayerNorm:
-		return invalid("norm %d: expected 0 (RMSNorm) or 1 (LayerNorm)", c.Norm)
+	case c.Norm >= norms:
+		return invalid("norm %d: expected 0 (RMSNorm), 1 (LayerNorm) or 2 (none)", c.Norm)
+	case c.Rows >= rowChoices:
+		return invalid("rows %d: expected 0 to %d", c.Rows, rowChoices-1)
+	case c.Rows != AllRows && c.Shots == OneShot:
+		return invalid("shots 1 with rows %d: expected 0 or 2, as a row is added up by its owner", c.Rows)
 	case c.Quantization >= quantizations:
 		return invalid("quantization %d: expected 0 to %d", c.Quantization, quantizations-1)
 	case c.Shots > TwoShot:
@@ -101,45 +127,59 @@ type buffer struct {
 	bytes   uint64
 	written bool
 	may     bool // be nil
+	none    bool // must be nil
 	align   uintptr
 }
 
-func (c *NormCall) buffers() [8]buffer {
-	row := uint64(c.Hidden) * uint64(c.Type.Size())
-	rows := uint64(c.Tokens) * row
-	out, outAlign := rows, uintptr(16)
+// share is how many rows a rank owns at most, and own how many this one does.
+func (c *NormCall) share(rank, ranks int) (share, own uint64) {
+	tokens, n := uint64(c.Tokens), uint64(ranks)
+	share = (tokens + n - 1) / n
+	begin := min(tokens, share*uint64(rank))
+	return share, min(tokens-begin, share)
+}
+
+func (c *NormCall) buffers(rank, ranks int) [8]buffer {
+	row, all := uint64(c.Hidden)*uint64(c.Type.Size()), uint64(c.Tokens)
+	_, own := c.share(rank, ranks)
+	input, residual, output := all, all, all
+	switch c.Rows {
+	case OwnResidual:
+		residual = own
+	case OwnRows:
+		residual, output = own, own
+	case OwnInput:
+		input, residual = own, own
+	}
+	out, outAlign := output*row, uintptr(16)
 	if c.Quantization != NotQuantized {
-		out, outAlign = uint64(c.Tokens)*uint64(c.Hidden), 8
+		out, outAlign = output*uint64(c.Hidden), 8
 	}
-	var scales, scale uint64
-	switch c.Quantization {
-	case E4M3PerToken, Int8PerToken:
-		scales = 4 * uint64(c.Tokens)
-	case E4M3PerTensor, Int8PerTensor:
-		scale = 4
-	}
+	plain := c.Norm == NoNorm
+	scales := c.Quantization == E4M3PerToken || c.Quantization == Int8PerToken
+	scale := c.Quantization == E4M3PerTensor || c.Quantization == Int8PerTensor
 	return [8]buffer{
-		{"input", c.Input, rows, false, false, 16},
-		{"residual", c.Residual, rows, false, true, 16},
-		{"weight", c.Weight, row, false, false, 16},
-		{"bias", c.Bias, row, false, true, 16},
-		{"output", c.Output, out, true, false, outAlign},
-		{"residual_out", c.ResidualOut, rows, true, false, 16},
-		{"scales", c.Scales, scales, true, scales == 0, 4},
-		{"scale", c.Scale, scale, false, scale == 0, 4},
+		{"input", c.Input, input * row, false, false, false, 16},
+		{"residual", c.Residual, residual * row, false, true, false, 16},
+		{"weight", c.Weight, row, false, plain, plain, 16},
+		{"bias", c.Bias, row, false, true, plain, 16},
+		{"output", c.Output, out, true, false, false, outAlign},
+		{"residual_out", c.ResidualOut, residual * row, true, plain && (c.Quantization == NotQuantized || c.Rows == OwnInput && c.Residual == nil), false, 16},
+		{"scales", c.Scales, 4 * output, true, !scales, !scales, 4},
+		{"scale", c.Scale, 4, false, !scale, !scale, 4},
 	}
 }
 
 // checkBuffers says what is wrong with the buffers of a call.
-func (c *NormCall) checkBuffers() error {
-	list := c.buffers()
+func (c *NormCall) checkBuffers(rank, ranks int) error {
+	list := c.buffers(rank, ranks)
 	for i := range list {
 		b := &list[i]
 		switch {
-		case b.at == nil && !b.may:
+		case b.at == nil && !b.may && b.bytes > 0:
 			return invalid("%s is nil", b.name)
-		case b.at != nil && b.bytes == 0:
-			return invalid("%s was given, which a call with quantization %d does not have", b.name, c.Quantization)
+		case b.at != nil && b.none:
+			return invalid("%s was given, which a call with norm %d and quantization %d does not have", b.name, c.Norm, c.Quantization)
 		case uintptr(b.at)%b.align != 0:
 			return invalid("%s begins at %#x: expected a multiple of %d bytes", b.name, uintptr(b.at), b.align)
 		}
@@ -173,13 +213,13 @@ func (c *NormCall) together(a, b *buffer) bool {
 // touch reports whether two buffers have a byte in common.
 func touch(a, b *buffer) bool {
 	x, y := uint64(uintptr(a.at)), uint64(uintptr(b.at))
-	return x < y+b.bytes && y < x+a.bytes
+	return a.bytes > 0 && b.bytes > 0 && x < y+b.bytes && y < x+a.bytes
 }
 
 // signature is a hash of the arguments that all ranks must have in common: the kernel compares it.
 func (a *normArgs) signature(t kernel.DataType) uint32 {
 	present := uint32(0)
-	if a.Residual != 0 {
+	if a.Residual != 0 && a.Flags&ownResidual == 0 { // else it is its owner's alone
 		present = 1
 	}
 	if a.Bias != 0 {
@@ -187,7 +227,7 @@ func (a *normArgs) signature(t kernel.DataType) uint32 {
 	}
 	const prime = 16777619
 	sum := uint32(2166136261)
-	for _, x := range [8]uint32{uint32(t), a.Tokens, a.Hidden, a.Flags, a.Quantized, math.Float32bits(a.Epsilon), present, a.Ranks} {
+	for _, x := range [10]uint32{uint32(t), a.Tokens, a.Hidden, a.Flags, a.Quantized, math.Float32bits(a.Epsilon), present, a.Ranks, a.First, a.Count} {
 		for range 4 {
 			sum = (sum ^ x&0xff) * prime
 			x >>= 8

@@ -24,7 +24,7 @@ func (w *Workspace) AllReduceNorm(c *NormCall) error {
 	if c.Tokens == 0 {
 		return nil
 	}
-	if err := c.checkBuffers(); err != nil {
+	if err := c.checkBuffers(w.comm.Rank(), w.comm.Size()); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -36,8 +36,8 @@ func (w *Workspace) AllReduceNorm(c *NormCall) error {
 		return err
 	}
 	row := uint64(c.Hidden) * uint64(c.Type.Size())
-	two := inTwoShots(w.comm.Size(), uint64(c.Tokens)*row, c.Shots)
-	most, err := w.rows(row, two)
+	two := c.inTwoShots(w.comm.Size(), uint64(c.Tokens)*row)
+	most, err := w.rows(c, row, two)
 	if err != nil {
 		return err
 	}
@@ -48,10 +48,11 @@ func (w *Workspace) AllReduceNorm(c *NormCall) error {
 	if err := w.follow(c.Stream); err != nil {
 		return err
 	}
-	w.prepare(c, two)
+	w.args.normMemory = w.memoryOf(c)
+	count := w.args.prepare(c, w.comm.Rank(), w.comm.Size(), two)
 	w.stream, w.enqueued = c.Stream, true
-	for done := uint64(0); done < uint64(c.Tokens); done += most {
-		if err := w.launch(k, c, done, min(most, uint64(c.Tokens)-done)); err != nil {
+	for done := uint64(0); done < count; done += most {
+		if err := w.launch(k, c, done, min(most, count-done)); err != nil {
 			return err
 		}
 	}
@@ -59,69 +60,68 @@ func (w *Workspace) AllReduceNorm(c *NormCall) error {
 }
 
 // inTwoShots reports whether rows of so many bytes, of each of n ranks, are added up by one rank each.
-func inTwoShots(n int, bytes uint64, wanted Shots) bool {
+func (c *NormCall) inTwoShots(n int, bytes uint64) bool {
 	switch {
-	case n == 1:
+	case n == 1 || c.Rows == Local:
 		return false
-	case wanted != Automatic:
-		return wanted == TwoShot
+	case c.Rows != AllRows:
+		return true
+	case c.Shots != Automatic:
+		return c.Shots == TwoShot
 	case n == 2:
 		return bytes >= pairLeast
 	}
 	return bytes*uint64(n) > oneShotMost
 }
 
-// rows are how many fit into a half of the scratch memory.
-func (w *Workspace) rows(row uint64, two bool) (uint64, error) {
-	n, fit := uint64(w.comm.Size()), w.args.Half/row
-	switch {
-	case n == 1:
+// rows are how many fit into a half of the scratch memory: in two-shot of each rank's.
+func (w *Workspace) rows(c *NormCall, row uint64, two bool) (uint64, error) {
+	peers, half := uint64(w.comm.Size()-1), w.args.Half
+	if peers == 0 || c.Rows == Local {
 		return mostTokens, nil
-	case two && fit >= n-1:
-		fit = (fit - (n - 1)) * n / (2*n - 1)
-	case two:
-		fit = 0
-	default:
-		fit /= n - 1
 	}
+	each := row
+	if two {
+		each = 2*row + 16
+	}
+	fit := half / (each * peers)
 	if fit == 0 {
-		return 0, invalid("rows of %d bytes do not fit into half of the %d bytes of scratch memory: expected a workspace with more", row, 2*w.args.Half)
+		return 0, invalid("rows of %d bytes do not fit into half of the %d bytes of scratch memory: expected a workspace with more", row, 2*half)
 	}
 	return fit, nil
 }
 
-// prepare sets what all launches of a call share.
-func (w *Workspace) prepare(c *NormCall, two bool) {
-	a := &w.args
-	a.Weight, a.Bias, a.Scale = uintptr(c.Weight), uintptr(c.Bias), uintptr(c.Scale)
-	a.Hidden, a.Quantized, a.Epsilon, a.Flags = uint32(c.Hidden), uint32(c.Quantization), c.Epsilon, 0
-	if two {
-		a.Flags |= twoShot
+// prepare sets what all launches of a call share, and returns the number of rows, in two-shot of those that a rank has.
+func (a *normArgs) prepare(c *NormCall, rank, ranks int, two bool) uint64 {
+	a.Rank, a.Ranks = uint32(rank), uint32(ranks)
+	a.Input, a.Residual, a.Weight, a.Bias = uintptr(c.Input), uintptr(c.Residual), uintptr(c.Weight), uintptr(c.Bias)
+	a.Output, a.ResidualOut, a.Scales, a.Scale = uintptr(c.Output), uintptr(c.ResidualOut), uintptr(c.Scales), uintptr(c.Scale)
+	a.Hidden, a.Tokens, a.Quantized, a.Epsilon, a.Flags = uint32(c.Hidden), uint32(c.Tokens), uint32(c.Quantization), c.Epsilon, normFlags[c.Norm]
+	share, _ := c.share(rank, ranks)
+	a.Share = uint32(share)
+	if c.Rows == Local {
+		a.Rank, a.Ranks = 0, 1
 	}
-	if c.Norm == LayerNorm {
-		a.Flags |= layerNorm
+	if !two {
+		return uint64(c.Tokens)
 	}
+	a.Flags |= twoShot | rowFlags[c.Rows]
+	return share
 }
 
+// Flags of the kernel for norms and rows of calls.
+var (
+	normFlags = [norms]uint32{LayerNorm: layerNorm, NoNorm: noNorm}
+	rowFlags  = [rowChoices]uint32{OwnResidual: ownResidual, OwnRows: ownResidual | ownOutput, OwnInput: ownResidual | ownInput}
+)
+
 // launch carries out some rows of a call.
-func (w *Workspace) launch(k device.Kernel, c *NormCall, from, rows uint64) error {
-	a, size := &w.args, uint64(c.Type.Size())
-	skip := uintptr(from * uint64(c.Hidden) * size)
-	outSkip := skip
-	if c.Quantization != NotQuantized {
-		outSkip = uintptr(from * uint64(c.Hidden))
-	}
-	a.Input, a.Output, a.ResidualOut = uintptr(c.Input)+skip, uintptr(c.Output)+outSkip, uintptr(c.ResidualOut)+skip
-	a.Residual, a.Scales, a.Tokens = 0, 0, uint32(rows)
-	if c.Residual != nil {
-		a.Residual = uintptr(c.Residual) + skip
-	}
-	if c.Scales != nil {
-		a.Scales = uintptr(c.Scales) + uintptr(4*from)
-	}
+func (w *Workspace) launch(k device.Kernel, c *NormCall, first, count uint64) error {
+	a := &w.args
+	a.First, a.Count = uint32(first), uint32(count)
 	a.Signature = a.signature(c.Type)
 	w.running.Store(true)
-	err := k.Launch(w.shape(c, rows), unsafe.Pointer(a), unsafe.Sizeof(*a))
+	err := k.Launch(w.shape(c), unsafe.Pointer(a), unsafe.Sizeof(*a))
 	w.running.Store(false)
 	if err != nil {
 		return err
@@ -129,16 +129,36 @@ func (w *Workspace) launch(k device.Kernel, c *NormCall, from, rows uint64) erro
 	return w.outcome()
 }
 
-// shape is that of a launch: a block has a row at a time, and one more keeps the books. All of them are resident at once.
-func (w *Workspace) shape(c *NormCall, rows uint64) device.Launch {
+// The shape of a launch. A row has one thread for each 16 bytes, in a cluster of blocks, so that it is not one multiprocessor that does
+// all of it.
+const (
+	warp          = 32
+	teamThreads   = 128 // of a block
+	mostTeam      = 8   // blocks of a row
+	threadsOfUnit = 512 // of a multiprocessor: the kernel has 128 registers
+)
+
+// shape is that of a launch: a team of blocks has a row at a time, and one more keeps the books. All of them are resident at once.
+func (w *Workspace) shape(c *NormCall) device.Launch {
 	l := device.Launch{Grid: 1, Block: 1, Stream: c.Stream, Overlap: true}
 	if w.host {
 		return l
 	}
-	const warp = 32
-	vectors := (c.Hidden*c.Type.Size()/16 + warp - 1) / warp * warp
-	blocks := uint64(max(2, w.comm.Device().Info().SMs)) - 1
-	l.Grid, l.Block = uint32(min(rows, blocks))+1, threadsOf(&w.code, vectors)
+	vectors, team, threads := (c.Hidden*c.Type.Size()/16+warp-1)/warp*warp, 1, teamThreads
+	for w.clusters && team < mostTeam && team*threads < vectors {
+		team *= 2
+	}
+	if team*threads < vectors {
+		threads = mostThreads
+	}
+	l.Block = threadsOf(&w.code, min(threads, vectors))
+	works := w.args.Count
+	if w.args.Flags&twoShot != 0 {
+		works *= w.args.Ranks
+	}
+	resident := min(w.comm.Device().Info().SMs*(threadsOfUnit/int(l.Block)), mostBlocks)
+	teams := min(works, uint32(max(2, resident/team)-1))
+	l.Grid, l.Cluster = (teams+1)*uint32(team), uint8(team)
 	return l
 }
 
@@ -147,7 +167,7 @@ func (w *Workspace) outcome() error {
 	if !w.host {
 		return nil
 	}
-	s := (*normState)(at(w.private.Addr()))
+	s := (*normState)(at(w.args.State))
 	if s.Apart != 0 {
 		err := &framework.Error{Op: "all_reduce_norm", Peer: int(s.Apart) - 1, Err: fmt.Errorf(
 			"%w: it has begun a call with another type, other sizes or another norm than rank %d", framework.ErrInvalid, w.comm.Rank())}

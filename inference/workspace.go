@@ -37,7 +37,9 @@ type Workspace struct {
 	code   ownkernel.Kernel
 	host   bool
 	number uint32 // in reports of waits
-	unlist func()
+
+	clusters bool // the kernel was built for them
+	unlist   func()
 
 	running atomic.Bool
 
@@ -63,6 +65,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Workspace, erro
 		}
 	}
 	w.code = kernelOfNorms()
+	w.code.Opened = func(_ device.Info, i framework.ImageInfo) { w.clusters = hasClusters(i.Arch) }
 	mistake := w.code.Find(c)
 	if o.Scratch < scratchLeast {
 		mistake = fmt.Errorf("%w: workspace: %d bytes of scratch memory: expected %d or more", framework.ErrInvalid, o.Scratch, scratchLeast)
@@ -135,18 +138,39 @@ func (w *Workspace) open(ctx context.Context, half uint64) (err error) {
 			binary.LittleEndian.PutUint64(peers[8*r:], uint64(w.shared.Peer(r)))
 		}
 	}
-	const head = unsafe.Sizeof(normState{})
-	if w.private, err = d.Alloc(uint64(head) + uint64(len(peers))); err != nil {
+	return w.keep(peers, notices, half)
+}
+
+// private memory of a rank: the states of calls with and without communication, the addresses of peers, and for calls without
+// communication the one address of memory for their notice.
+const (
+	localState  = unsafe.Sizeof(normState{})
+	localPeer   = 2 * localState
+	localNotice = localPeer + 8
+	peersFrom   = localNotice + 2*noticeBytes
+)
+
+func (w *Workspace) keep(peers []byte, notices, half uint64) (err error) {
+	d := w.comm.Device()
+	if w.private, err = d.Alloc(uint64(peersFrom) + uint64(len(peers))); err != nil {
 		return err
 	}
 	base := w.private.Addr()
-	if err := write(d, base+head, peers); err != nil {
+	own := binary.LittleEndian.AppendUint64(nil, uint64(base+localNotice))
+	if err := errors.Join(write(d, base+localPeer, own), write(d, base+peersFrom, peers)); err != nil {
 		return err
 	}
-	w.args.normMemory = normMemory{Control: w.comm.Control(), State: base, Peers: base + head}
-	w.args.Notices, w.args.Half = notices, half
-	w.args.Rank, w.args.Ranks, w.args.Kernel = uint32(w.comm.Rank()), uint32(n), w.number
+	w.args.Notices, w.args.Half, w.args.Kernel = notices, half, w.number
 	return nil
+}
+
+// memoryOf is the memory that a call uses. One without communication is not counted among the others: other ranks may not make it.
+func (w *Workspace) memoryOf(c *NormCall) normMemory {
+	base := w.private.Addr()
+	if c.Rows == Local {
+		return normMemory{Control: w.comm.Control(), State: base + localState, Peers: base + localPeer}
+	}
+	return normMemory{Control: w.comm.Control(), State: base, Peers: base + peersFrom}
 }
 
 // fill writes the sentinel.

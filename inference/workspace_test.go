@@ -41,20 +41,20 @@ func alike(ctx context.Context, c *comm.Communicator, x uint64) error {
 func TestAllReduceNorm(t *testing.T) {
 	for _, ranks := range []int{1, 2, 3, 5} {
 		job(t, ranks, func(ctx context.Context, c *comm.Communicator) error {
-			w, err := inference.New(ctx, c, inference.Options{Scratch: 512 << 10}) // some calls take several launches
+			w, err := inference.New(ctx, c, inference.Options{Scratch: 768 << 10}) // some calls take several launches
 			if err != nil {
 				return err
 			}
 			for i, x := range inferencetest.Trials() {
 				m := aligned(x.Bytes())
-				call, err := x.Call(m, c.Rank(), uint64(i))
+				call, err := x.Call(m, c.Rank(), c.Size(), uint64(i))
 				if err != nil {
 					return err
 				}
 				if err := w.AllReduceNorm(call); err != nil {
 					return fmt.Errorf("%v: %w", x, err)
 				}
-				sum, err := x.Check(m, ranks, uint64(i))
+				sum, err := x.Check(m, c.Rank(), ranks, uint64(i))
 				if err != nil {
 					return err
 				}
@@ -77,7 +77,7 @@ func TestSentinelsInInputs(t *testing.T) {
 			}
 			x := inferencetest.Trial{Type: typ, Tokens: 3, Hidden: 64}
 			m := aligned(x.Bytes())
-			call, err := x.Call(m, c.Rank(), 1)
+			call, err := x.Call(m, c.Rank(), c.Size(), 1)
 			if err != nil {
 				return err
 			}
@@ -122,7 +122,7 @@ func TestWrongCalls(t *testing.T) {
 			{func(c *inference.NormCall) { c.Hidden = 0 }, "a multiple of 8"},
 			{func(c *inference.NormCall) { c.Hidden = 1 << 21 }, "at most 1048576"},
 			{func(c *inference.NormCall) { c.Tokens = -1 }, "-1 rows"},
-			{func(c *inference.NormCall) { c.Norm = 2 }, "norm 2"},
+			{func(c *inference.NormCall) { c.Norm = 3 }, "norm 3"},
 			{func(c *inference.NormCall) { c.Quantization = 9 }, "quantization 9"},
 			{func(c *inference.NormCall) { c.Shots = 3 }, "shots 3"},
 			{func(c *inference.NormCall) { c.Epsilon = -1 }, "epsilon -1"},
@@ -135,7 +135,7 @@ func TestWrongCalls(t *testing.T) {
 			{func(c *inference.NormCall) { c.Output = c.Residual }, "residual and output overlap"},
 			{func(c *inference.NormCall) { c.ResidualOut = c.Weight }, "weight and residual_out overlap"},
 		} {
-			call, err := x.Call(m, 0, 1)
+			call, err := x.Call(m, 0, 1, 1)
 			if err != nil {
 				return err
 			}
@@ -151,7 +151,7 @@ func TestWrongCalls(t *testing.T) {
 		if err := w.Close(); err != nil {
 			return err
 		}
-		call, err := x.Call(m, 0, 1)
+		call, err := x.Call(m, 0, 1, 1)
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,8 @@
     torchrun --standalone --nproc-per-node N bench/clients/inference_gpu.py [--quick] [--json FILE]
 
 Times are microseconds of one call among STEPS dependent ones in a CUDA graph: the median of replays, of the slowest rank. All
-columns of a line are measured by turns, in one run.
+columns of a line are measured by turns, in one run. torch is its one-shot all-reduce over symmetric memory, with the same norm
+behind it as NCCL's. The goal is that of two H100s, where there is one. The table comes last.
 """
 import argparse
 import json
@@ -23,7 +24,9 @@ arguments.add_argument("--quick", action="store_true", help="few sizes")
 arguments.add_argument("--json", help="a file for the rows")
 arguments = arguments.parse_args()
 EPSILON, STEPS = 1e-5, 40
+GOALS = {(8192, 1): 2.7, (8192, 4): 3.0, (8192, 16): 3.8, (8192, 64): 6.1, (8192, 256): 15.4, (4096, 1): 2.5, (4096, 16): 3.2, (4096, 64): 4.4, (4096, 256): 9.0}
 ops = torch.ops.mscclpp
+NAMES = {torch.bfloat16: "bf16", torch.float16: "f16"}
 rows = []
 
 
@@ -113,15 +116,36 @@ def graphs(tokens, hidden, dtype):
         dist.all_reduce(x)
         x.mul_(1.0 / SIZE)
 
+    def torch_symmetric():
+        residual.add_(torch.ops.symm_mem.one_shot_all_reduce(shared, "sum", dist.group.WORLD.group_name))
+        shared.copy_(rms_norm(residual, (hidden,), weight, EPSILON))
+
     yield "one-shot", graph_of(fused(1), STEPS)
     yield "two-shot", graph_of(fused(2), STEPS)
     yield "chosen", graph_of(fused(0), STEPS)
     yield "fp8", graph_of(quantized, STEPS)
     yield "nccl+norm", graph_of(nccl, STEPS)
     yield "nccl", graph_of(plain, STEPS)
+    shared = symmetric(x)
+    if shared is not None:
+        yield "torch", graph_of(torch_symmetric, STEPS)
 
 
-def measure(tokens, hidden, dtype=torch.bfloat16):
+def symmetric(like):
+    """A tensor in torch's symmetric memory; None without it."""
+    try:
+        import torch.distributed._symmetric_memory as memory
+        shared = memory.empty(like.shape, dtype=like.dtype, device=like.device)
+        memory.rendezvous(shared, dist.group.WORLD)
+        torch.ops.symm_mem.one_shot_all_reduce(shared.zero_(), "sum", dist.group.WORLD.group_name)
+    except (ImportError, RuntimeError, AttributeError) as error:
+        if not rows and RANK == 0:
+            print(f"no symmetric memory of torch: {error}", flush=True)
+        return None
+    return shared
+
+
+def measure(tokens, hidden, dtype):
     named = dict(graphs(tokens, hidden, dtype))
     times = {name: [] for name in named}
     for graph in named.values():
@@ -134,12 +158,17 @@ def measure(tokens, hidden, dtype=torch.bfloat16):
     mine = torch.tensor([median(t) / STEPS for t in times.values()], device=DEVICE)
     dist.all_reduce(mine, dist.ReduceOp.MAX)
     found = {name: round(t, 2) for name, t in zip(times, mine.tolist())}
-    rows.append({"operator": "all_reduce_rms_norm", "ranks": SIZE, "gpu": torch.cuda.get_device_name(), "hidden": hidden, "tokens": tokens, "type": "bf16", "us": found})
+    rows.append({"operator": "all_reduce_rms_norm", "ranks": SIZE, "gpu": torch.cuda.get_device_name(), "hidden": hidden, "tokens": tokens, "type": NAMES[dtype], "us": found})
     row(**rows[-1])
-    if RANK == 0:
-        if len(rows) == 1:
-            print(f"{'hidden x tokens':>16}" + "".join(f"{n:>11}" for n in found), flush=True)
-        print(f"{hidden:>8} x {tokens:<5}" + "".join(f"{t:>11.2f}" for t in found.values()), flush=True)
+
+
+def table():
+    names = list(dict.fromkeys(name for r in rows for name in r["us"]))
+    print(f"{'type':>5}{'hidden x tokens':>18}" + "".join(f"{n:>11}" for n in names) + f"{'goal':>8}")
+    for r in rows:
+        goal = GOALS.get((r["hidden"], r["tokens"])) if SIZE == 2 else None
+        times = "".join(f"{r['us'][n]:>11.2f}" if n in r["us"] else " " * 11 for n in names)
+        print(f"{r['type']:>5}{r['hidden']:>10} x {r['tokens']:<5}{times}" + (f"{goal:>8}" if goal else ""), flush=True)
 
 
 def main():
@@ -152,12 +181,15 @@ def main():
                 check(dtype, tokens, hidden, shots)
     if RANK == 0:
         print(f"{SIZE} ranks on {torch.cuda.get_device_name()}: results are right", flush=True)
-    for hidden in (8192, 4096):
-        for tokens in (1, 4, 16, 64, 256) if not arguments.quick else (1, 16):
-            measure(tokens, hidden)
+    for dtype in (torch.bfloat16, torch.float16) if not arguments.quick else (torch.bfloat16,):
+        for hidden in (4096, 8192, 16384) if not arguments.quick else (4096, 8192):
+            for tokens in (1, 4, 16, 64, 256) if dtype is torch.bfloat16 else (1, 16, 256):
+                measure(tokens, hidden, dtype)
     if arguments.json and RANK == 0:
         with open(arguments.json, "w") as file:
             file.writelines(json.dumps(r) + "\n" for r in rows)
+    if RANK == 0:
+        table()
     torch.cuda.synchronize()
     mscclpp.torch_ops.disable()
     dist.destroy_process_group()

@@ -147,6 +147,10 @@ type Launch struct {
 	// kernel must wait for the previous one (mscclpp::await_previous) before it reads what
 	// that one wrote. Devices without the ability ignore it.
 	Overlap bool
+
+	// Cluster is how many neighboring blocks run at the same time and reach each other's shared memory; Grid is a multiple
+	// of it. 0 and 1 ask for nothing, and devices without the ability ignore it.
+	Cluster uint8
 }
 
 // Stream is the driver's handle of a stream; 0 is the default stream, the only one that

@@ -26,14 +26,15 @@ type Trial struct {
 	Shots          inference.Shots
 	Type           kernel.DataType
 	Tokens, Hidden int
+	Rows           inference.Rows
 	Bias           bool
 	NoResidual     bool
 	InPlace        bool // the output is the input, and residual_out the residual
 }
 
 func (t Trial) String() string {
-	return fmt.Sprintf("all_reduce_norm norm=%d quantization=%d shots=%d %v %dx%d bias=%v residual=%v in-place=%v",
-		t.Norm, t.Quantization, t.Shots, t.Type, t.Tokens, t.Hidden, t.Bias, !t.NoResidual, t.InPlace)
+	return fmt.Sprintf("all_reduce_norm norm=%d quantization=%d shots=%d rows=%d %v %dx%d bias=%v residual=%v in-place=%v",
+		t.Norm, t.Quantization, t.Shots, t.Rows, t.Type, t.Tokens, t.Hidden, t.Bias, !t.NoResidual, t.InPlace)
 }
 
 // Trials are calls of all types, norms and quantizations, of odd sizes.
@@ -52,7 +53,51 @@ func Trials() (list []Trial) {
 			}
 		}
 	}
+	return append(list, rowTrials(sizes)...)
+}
+
+// rowTrials are calls whose buffers have some of the rows, and such without a norm.
+func rowTrials(sizes [][2]int) (list []Trial) {
+	i := 0
+	for _, rows := range []inference.Rows{inference.OwnResidual, inference.OwnRows, inference.OwnInput, inference.Local} {
+		for q := range inference.Quantization(5) {
+			for _, norm := range []inference.Norm{inference.RMSNorm, inference.LayerNorm, inference.NoNorm} {
+				s := sizes[i%len(sizes)]
+				list = append(list, Trial{Norm: norm, Quantization: q, Type: inference.Types()[i%3], Tokens: s[0], Hidden: s[1], Rows: rows,
+					Bias: norm != inference.NoNorm && i%2 == 0, NoResidual: i%5 == 4, InPlace: false})
+				i++
+			}
+		}
+	}
+	for _, shots := range []inference.Shots{inference.OneShot, inference.TwoShot} {
+		list = append(list, Trial{Norm: inference.NoNorm, Shots: shots, Type: kernel.BFloat16, Tokens: 5, Hidden: 1032, NoResidual: true, InPlace: true})
+	}
 	return list
+}
+
+// own are the rows that a rank owns: how many, behind how many.
+func (t Trial) own(rank, ranks int) (first, n int) {
+	share := (t.Tokens + ranks - 1) / ranks
+	first = min(t.Tokens, share*rank)
+	return first, min(share, t.Tokens-first)
+}
+
+// parts are the rows that the buffers of a rank have: first ones and numbers of the input, of residual and sum, of the output.
+type parts struct{ input, residual, output [2]int }
+
+func (t Trial) parts(rank, ranks int) parts {
+	all := [2]int{0, t.Tokens}
+	first, n := t.own(rank, ranks)
+	own := [2]int{first, n}
+	switch t.Rows {
+	case inference.OwnResidual:
+		return parts{all, own, all}
+	case inference.OwnRows:
+		return parts{all, own, own}
+	case inference.OwnInput:
+		return parts{own, own, all}
+	}
+	return parts{all, all, all}
 }
 
 const epsilon = 1e-5
@@ -109,10 +154,14 @@ func (t Trial) data(seed uint64, which, n int) []byte {
 const scale = 0.03125
 
 // Call fills the memory of a rank, and returns the call.
-func (t Trial) Call(m Memory, rank int, seed uint64) (*inference.NormCall, error) {
-	p, n := t.places(), t.Tokens*t.Hidden
-	for _, x := range []struct{ at, which, n int }{{p.input, rank, n}, {p.residual, residualInput, n}, {p.weight, weightInput, t.Hidden}, {p.bias, biasInput, t.Hidden}} {
-		if err := m.Write(t.data(seed, x.which, x.n), x.at); err != nil {
+func (t Trial) Call(m Memory, rank, ranks int, seed uint64) (*inference.NormCall, error) {
+	p, has, row := t.places(), t.parts(rank, ranks), t.Hidden*t.Type.Size()
+	for _, x := range []struct {
+		at, which int
+		rows      [2]int
+	}{{p.input, rank, has.input}, {p.residual, residualInput, has.residual}, {p.weight, weightInput, [2]int{0, 1}}, {p.bias, biasInput, [2]int{0, 1}}} {
+		data := t.data(seed, x.which, (x.rows[0]+x.rows[1])*t.Hidden)[x.rows[0]*row:]
+		if err := m.Write(data, x.at); err != nil {
 			return nil, err
 		}
 	}
@@ -122,8 +171,13 @@ func (t Trial) Call(m Memory, rank int, seed uint64) (*inference.NormCall, error
 		return nil, err
 	}
 	c := &inference.NormCall{
-		Norm: t.Norm, Quantization: t.Quantization, Shots: t.Shots, Type: t.Type, Tokens: t.Tokens, Hidden: t.Hidden, Epsilon: epsilon,
-		Input: m.Pointer(p.input), Weight: m.Pointer(p.weight), Output: m.Pointer(p.output), ResidualOut: m.Pointer(p.residualOut),
+		Norm: t.Norm, Quantization: t.Quantization, Shots: t.Shots, Rows: t.Rows, Type: t.Type, Tokens: t.Tokens, Hidden: t.Hidden, Epsilon: epsilon,
+		Input: m.Pointer(p.input), Output: m.Pointer(p.output), ResidualOut: m.Pointer(p.residualOut),
+	}
+	if t.Norm != inference.NoNorm {
+		c.Weight = m.Pointer(p.weight)
+	} else if t.sumIsOutput() {
+		c.ResidualOut = nil
 	}
 	if !t.NoResidual {
 		c.Residual = m.Pointer(p.residual)
@@ -143,14 +197,18 @@ func (t Trial) Call(m Memory, rank int, seed uint64) (*inference.NormCall, error
 // result has the bytes that a call has written.
 type result struct{ sum, out, scales []byte }
 
-func (t Trial) read(m Memory) (r result, err error) {
-	p, n := t.places(), t.Tokens*t.Hidden
-	size := t.Type.Size()
-	if t.Quantization != inference.NotQuantized {
-		size = 1
+// sumIsOutput reports whether the call writes the sum once.
+func (t Trial) sumIsOutput() bool {
+	return t.Norm == inference.NoNorm && t.Quantization == inference.NotQuantized
+}
+
+func (t Trial) read(m Memory, has parts) (r result, err error) {
+	p, size := t.places(), t.outType().Size()
+	r = result{make([]byte, has.residual[1]*t.Hidden*t.Type.Size()), make([]byte, has.output[1]*t.Hidden*size), make([]byte, 4*has.output[1])}
+	if !t.sumIsOutput() {
+		err = m.Read(r.sum, p.residualOut)
 	}
-	r = result{make([]byte, n*t.Type.Size()), make([]byte, n*size), make([]byte, 4*t.Tokens)}
-	if err = m.Read(r.sum, p.residualOut); err == nil {
+	if err == nil {
 		err = m.Read(r.out, p.output)
 	}
 	if c := t.Quantization; err == nil && (c == inference.E4M3PerToken || c == inference.Int8PerToken) {
@@ -159,36 +217,65 @@ func (t Trial) read(m Memory) (r result, err error) {
 	return r, err
 }
 
+// sums are those of all rows, and how far each may be off.
+func (t Trial) sums(rank, ranks int, seed uint64) (want, slack []float64) {
+	n := t.Tokens * t.Hidden
+	want, slack = make([]float64, n), make([]float64, n)
+	add := func(b []byte, rows [2]int) {
+		for i := rows[0] * t.Hidden; i < (rows[0]+rows[1])*t.Hidden; i++ {
+			v := decode(b, t.Type, i)
+			want[i] += v
+			slack[i] += math.Abs(v) * 1e-6
+		}
+	}
+	for r := range ranks {
+		rows := [2]int{0, t.Tokens}
+		if t.Rows == inference.OwnInput {
+			rows[0], rows[1] = t.own(r, ranks)
+		}
+		if t.Rows != inference.Local || r == rank {
+			add(t.data(seed, r, n), rows)
+		}
+	}
+	if !t.NoResidual {
+		add(t.data(seed, residualInput, n), [2]int{0, t.Tokens})
+	}
+	for i := range want {
+		slack[i] += unit(t.Type) * math.Abs(want[i])
+	}
+	return want, slack
+}
+
 // Check compares the results of a call with the right ones, and returns a number that is the same for ranks with the same result.
-func (t Trial) Check(m Memory, ranks int, seed uint64) (sum uint64, err error) {
-	r, err := t.read(m)
+func (t Trial) Check(m Memory, rank, ranks int, seed uint64) (sum uint64, err error) {
+	has := t.parts(rank, ranks)
+	r, err := t.read(m, has)
 	if err != nil {
 		return 0, err
 	}
-	n := t.Tokens * t.Hidden
-	var inputs [][]byte
-	for rank := range ranks {
-		inputs = append(inputs, t.data(seed, rank, n))
-	}
-	if !t.NoResidual {
-		inputs = append(inputs, t.data(seed, residualInput, n))
-	}
-	for i := range n {
-		want, most := 0.0, 0.0
-		for _, b := range inputs {
-			v := decode(b, t.Type, i)
-			want += v
-			most += math.Abs(v)
-		}
-		if got := decode(r.sum, t.Type, i); !within(got, want, unit(t.Type)*math.Abs(want)+most*1e-6) {
-			return 0, fmt.Errorf("%v: sum of row %d, element %d: %v: expected %v", t, i/t.Hidden, i%t.Hidden, got, want)
+	want, slack := t.sums(rank, ranks, seed)
+	if !t.sumIsOutput() {
+		for i := range has.residual[1] * t.Hidden {
+			k := has.residual[0]*t.Hidden + i
+			got := decode(r.sum, t.Type, i)
+			if !within(got, want[k], slack[k]) {
+				return 0, fmt.Errorf("%v: sum of row %d, element %d: %v: expected %v", t, k/t.Hidden, k%t.Hidden, got, want[k])
+			}
+			want[k], slack[k] = got, 0
 		}
 	}
 	weight, bias := t.data(seed, weightInput, t.Hidden), t.data(seed, biasInput, t.Hidden)
-	for row := range t.Tokens {
-		if err := t.checkRow(&r, row, weight, bias); err != nil {
+	for row := range has.output[1] {
+		first := (has.output[0] + row) * t.Hidden
+		if err := t.checkRow(&r, row, want[first:first+t.Hidden], slack[first:first+t.Hidden], weight, bias); err != nil {
 			return 0, err
 		}
+	}
+	if t.Rows != inference.AllRows && t.Rows != inference.Local {
+		r.sum = nil
+	}
+	if t.Rows == inference.OwnRows || t.Rows == inference.Local {
+		return 0, nil
 	}
 	h := fnv.New64a()
 	for _, b := range [][]byte{r.sum, r.out, r.scales} {
@@ -199,50 +286,69 @@ func (t Trial) Check(m Memory, ranks int, seed uint64) (sum uint64, err error) {
 
 func within(got, want, by float64) bool { return math.Abs(got-want) <= by }
 
-// checkRow compares a row with the norm of the sums that were written.
-func (t Trial) checkRow(r *result, row int, weight, bias []byte) error {
-	first := row * t.Hidden
-	mean, squares := 0.0, 0.0
+// normal is the norm of a row of sums, and how far its elements may be off.
+func (t Trial) normal(x, slack []float64, weight, bias []byte) (y, off []float64, largest float64) {
+	mean, squares, inverse := 0.0, 0.0, 1.0
 	if t.Norm == inference.LayerNorm {
-		for i := range t.Hidden {
-			mean += decode(r.sum, t.Type, first+i) / float64(t.Hidden)
+		for i := range x {
+			mean += x[i] / float64(t.Hidden)
 		}
 	}
-	for i := range t.Hidden {
-		v := decode(r.sum, t.Type, first+i) - mean
-		squares += v * v / float64(t.Hidden)
+	for i := range x {
+		squares += (x[i] - mean) * (x[i] - mean) / float64(t.Hidden)
 	}
-	inverse := 1 / math.Sqrt(squares+epsilon)
-	y, largest := make([]float64, t.Hidden), 0.0
+	if t.Norm != inference.NoNorm {
+		inverse = 1 / math.Sqrt(squares+epsilon)
+	}
+	y, off = make([]float64, t.Hidden), make([]float64, t.Hidden)
+	average := 0.0 // by which sums are off
+	for i := range slack {
+		average += slack[i] / float64(t.Hidden)
+	}
 	for i := range y {
-		y[i] = (decode(r.sum, t.Type, first+i) - mean) * inverse * decode(weight, t.Type, i)
+		w := 1.0
+		if t.Norm != inference.NoNorm {
+			w = decode(weight, t.Type, i)
+		}
+		y[i] = (x[i] - mean) * inverse * w
+		off[i] = 1.5*slack[i]*inverse*math.Abs(w) + 2e-5
 		if t.Bias {
 			y[i] += decode(bias, t.Type, i)
 		}
+		if t.Norm != inference.NoNorm {
+			off[i] += unit(t.Type)*math.Abs(y[i]) + average*inverse*(math.Abs(w)+math.Abs(y[i]))
+		}
 		largest = max(largest, math.Abs(y[i]))
 	}
+	return y, off, largest
+}
+
+// checkRow compares a row with the norm of its sums.
+func (t Trial) checkRow(r *result, row int, x, slack []float64, weight, bias []byte) error {
+	first := row * t.Hidden
+	y, off, largest := t.normal(x, slack, weight, bias)
 	by := 1.0
 	switch t.Quantization {
 	case inference.E4M3PerToken, inference.Int8PerToken:
 		by = decode(r.scales, kernel.Float32, row)
 		want := largest / t.top()
-		if !within(by, want, want*(2*unit(t.Type)+1e-4)) {
+		if !within(by, want, want*(3*unit(t.Type)+1e-4)) {
 			return fmt.Errorf("%v: scale of row %d: %v: expected %v", t, row, by, want)
 		}
 	case inference.E4M3PerTensor, inference.Int8PerTensor:
 		by = scale
 	}
 	for i, want := range y {
-		got, slack := decode(r.out, t.outType(), first+i)*by, unit(t.Type)*math.Abs(want)+2e-5
+		got := decode(r.out, t.outType(), first+i) * by
 		switch t.outType() {
 		case kernel.Float8E4M3:
-			slack += math.Abs(want)/16 + by/512
+			off[i] += math.Abs(want)/16 + by/512
 			want = min(max(want, -448*by), 448*by)
 		case kernel.Int8:
-			slack += by * 0.501
+			off[i] += by * 0.501
 			want = min(max(want, -128*by), 127*by)
 		}
-		if !within(got, want, slack) {
+		if !within(got, want, off[i]) {
 			return fmt.Errorf("%v: row %d, element %d: %v: expected %v", t, row, i, got, want)
 		}
 	}

@@ -21,19 +21,27 @@ enum Quantized : uint32_t {
 };
 
 enum NormFlag : uint32_t {
-  kTwoShot = 1,    // a row is added up by one rank, which sends the sum to the others
-  kLayerNorm = 2   // rows lose their mean first
+  kTwoShot = 1,       // a row is added up by one rank, its owner, which sends the sum to the others
+  kLayerNorm = 2,     // rows lose their mean first
+  kNoNorm = 4,        // the output is the sum
+  kOwnResidual = 8,   // two-shot: residual and sum have the rows that the rank owns, and owners send the output
+  kOwnOutput = 16,    // so has the output, and nothing is sent
+  kOwnInput = 32      // so has the input, and there is nothing to be added up
 };
 
-// In device memory, private to the rank: replays of a graph go on where the last launch ended.
+// The most blocks that have rows.
+constexpr uint32_t kMostBlocks = 1023;
+
+// In device memory, private to the rank: replays of a graph go on where the last launch ended. A block counts launches in a
+// word of its own, as another one may be behind or ahead; the block without rows counts for those that a launch lacks.
 struct NormState {
-  uint64_t launches;  // that have ended
-  uint32_t finished;  // blocks of this launch that have ended
+  uint64_t launches;  // on the host: that have ended
   uint32_t left;      // not 0: a launch was left before its end
   uint32_t apart;     // 1 + a rank that is in another call
-  uint32_t pad[11];
+  uint32_t pad[12];
+  uint32_t counts[1 + kMostBlocks];  // the first one is that of the block without rows
 };
-static_assert(sizeof(NormState) == 64, "layout");
+static_assert(sizeof(NormState) == 64 + 4 * 1024, "layout");
 
 // Memory that the ranks open to each other begins with notices: two for each rank, by turns.
 struct NormNotice {
@@ -66,7 +74,9 @@ struct NormArgs {
   uint32_t flags;
   uint32_t quantized;
   float epsilon;
-  uint32_t pad[3];
+  uint32_t share;        // rows of a rank: rank r owns those from r * share
+  uint32_t first;        // rows before those of this launch; two-shot: of each share
+  uint32_t count;        // rows of this launch; two-shot: of each share
 };
 static_assert(sizeof(NormArgs) == 160, "layout");
 

@@ -1,7 +1,10 @@
 // All-reduce, residual and norm of rows: one image for each element type.
 //
-// On a GPU a block has a row at a time. The last block has none: it sends the signature of the call to the other ranks, receives theirs, and
-// compares. No other block waits for it, so that the comparison costs no time.
+// On a GPU a team of blocks has a row at a time. The last team has none: it sends the signature of the call to the other ranks, receives
+// theirs, and compares. No other team waits for it, so that the comparison costs no time.
+//
+// Nothing at the end of a launch costs time either. No counter tells which block is the last: each block counts launches
+// itself, by a store that nobody waits for before the launch has ended.
 #ifndef MSCCLPP_INFERENCE_NORM_FAMILY_H_
 #define MSCCLPP_INFERENCE_NORM_FAMILY_H_
 
@@ -14,74 +17,85 @@ namespace inference {
 #if !MSCCLPP_TARGET_CPU
 
 // compare ends the launch if a rank has begun another call.
-MSCCLPP_DEVICE bool compare(const NormArgs& a, uint32_t number, uint64_t launch) {
+MSCCLPP_DEVICE void compare(const NormArgs& a, uint32_t launch) {
   const auto turn = (launch % 2) * a.ranks;
   for (uint32_t r = thread_id(); r < a.ranks; r += block_dim()) {
     auto* theirs = reinterpret_cast<NormNotice*>(a.peers[r]) + turn + a.rank;
-    store8_packet(theirs, static_cast<uint64_t>(number) << 32 | a.signature);
+    store8_packet(theirs, static_cast<uint64_t>(launch) << 32 | a.signature);
   }
-  bool ok = true;
   for (uint32_t r = thread_id(); r < a.ranks; r += block_dim()) {
     const auto* word = reinterpret_cast<const uint64_t*>(reinterpret_cast<NormNotice*>(a.peers[a.rank]) + turn + r);
     uint64_t got = 0;
-    const WaitSite site{a.kernel, 1, r, number, &a.state->left};
-    if (!wait_brief(a.control, site, [word, number, &got] {
+    const WaitSite site{a.kernel, 1, r, launch, &a.state->left};
+    if (!wait_brief(a.control, site, [word, launch, &got] {
           got = load8_packet(word);
-          return static_cast<uint32_t>(got >> 32) == number;
+          return static_cast<uint32_t>(got >> 32) == launch;
         })) {
-      ok = false;
       continue;
     }
     if (static_cast<uint32_t>(got) == a.signature) continue;
-    ok = false;
     store_relaxed_device(&a.state->apart, r + 1);
     detail::report(a.control, WaitSite{a.kernel, kApart, r, a.signature}, static_cast<uint32_t>(got));
     store_relaxed_device(&a.state->left, 1u);
   }
-  return ok;
 }
 
-template <class T>
-MSCCLPP_DEVICE bool rows_of_block(const NormArgs& a, uint64_t launch, bool ok) {
-  Rows<T> rows(a, launch);
-  rows.ok = ok;
-  const uint32_t first = block_id(), blocks = grid_dim() - 1;
-  for (uint32_t t = first; t < a.tokens; t += blocks) rows.send_input(t);
-  release_next();
-  if (!rows.at.two()) {
-    for (uint32_t t = first; t < a.tokens; t += blocks) rows.finish(t, rows.collect(t));
-    return rows.ok;
+template <class T, uint32_t kFlags>
+MSCCLPP_DEVICE void rows_of(const NormArgs& a, Team& team, uint32_t launch) {
+  Rows<T, 1, kFlags> rows(a, team, launch);
+  const uint32_t first = team.index, teams = team.count - 1, works = rows.at.works();
+  Row r;
+  for (uint32_t w = first; w < works; w += teams) {
+    if (rows.at.work(w, &r)) rows.send_input(r);
   }
+  rows.load_weights();
   // Rows that this rank owns come first: others wait for them.
-  for (uint32_t turn = 0; turn < 2; ++turn) {
-    for (uint32_t t = first; t < a.tokens; t += blocks) {
-      if ((rows.at.owner(t) == a.rank) == (turn == 0)) rows.finish(t, rows.collect(t));
+  for (uint32_t turn = 0; turn < (rows.at.two() ? 2u : 1u); ++turn) {
+    for (uint32_t w = first; w < works; w += teams) {
+      if (!rows.at.work(w, &r) || (r.owner == a.rank) != (turn == 0)) continue;
+      if (turn == 0 || !rows.at.outputs()) rows.finish(r);
+      else if (!rows.at.has(kOwnOutput)) rows.accept(r);
     }
   }
-  return rows.ok;
+}
+
+// The team without rows compares calls, and counts the launch for the blocks that it lacks.
+MSCCLPP_DEVICE void keep_books(const NormArgs& a, const Team& team, uint32_t launch) {
+  const uint32_t with_rows = grid_dim() - team.size;
+  compare(a, launch);
+  for (uint32_t b = with_rows + thread_id(); b < kMostBlocks; b += block_dim()) a.state->counts[1 + b] = launch;
 }
 
 template <class T>
 MSCCLPP_DEVICE void all_reduce_norm(const NormArgs& a) {
+  Team team(a);
   await_previous();
-  NormState* s = a.state;
-  const uint64_t launch = load_relaxed_device(&s->launches) + 1;
-  bool ok = load_relaxed_device(&s->left) == 0;  // threads of a block that differ meet at the same barriers
-  if (block_id() + 1 < grid_dim()) {
-    ok = rows_of_block<T>(a, launch, ok);
+  release_next();
+  const bool last = team.index + 1 == team.count;
+  if (last && team.rank != 0) return;
+  uint32_t* count = &a.state->counts[last ? 0 : 1 + block_id()];
+  const uint32_t launch = load_relaxed_device(count) + 1;
+  if (last) {
+    keep_books(a, team, launch);
+  } else if ((a.flags & ~kWholeRows) == 0 && a.quantized == kNotQuantized) {
+    rows_of<T, kWholeRows>(a, team, launch);
   } else {
-    ok = ok && compare(a, number_of(launch), launch);
+    rows_of<T, kAllFlags>(a, team, launch);
   }
-  ok = block_sync_and(ok);
-  if (thread_id() != 0) return;
-  if (!ok) store_release_device(&s->left, 1u);
-  if (fetch_add_acq_rel_device(&s->finished, 1u) != grid_dim() - 1) return;
-  store_relaxed_device(&s->finished, 0u);
-  store_release_device(&s->launches, launch);
+  block_sync();  // all of the block know the launch
+  if (thread_id() == 0) store_relaxed_device(count, launch);
 }
 #endif
 
+// Several blocks share a multiprocessor, so that all rows of a few hundred tokens are under way at once: 128 registers a thread.
+#if MSCCLPP_TARGET_CUDA
+extern "C" MSCCLPP_GLOBAL void __attribute__((launch_bounds(MSCCLPP_MAX_THREADS, 512 / MSCCLPP_MAX_THREADS)))
+mscclpp_inference_allreduce_norm(const NormArgs args) {
+  all_reduce_norm<Element>(args);
+}
+#else
 MSCCLPP_KERNEL(mscclpp_inference_allreduce_norm, NormArgs, args) { all_reduce_norm<Element>(args); }
+#endif
 
 }  // namespace inference
 }  // namespace mscclpp

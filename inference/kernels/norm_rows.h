@@ -1,283 +1,442 @@
-// The work of a block on a row.
+// The work of a team of blocks on its rows.
 #ifndef MSCCLPP_INFERENCE_NORM_ROWS_H_
 #define MSCCLPP_INFERENCE_NORM_ROWS_H_
 
-#include "norm_args.h"
-#include "sentinel.h"
+#include "norm_places.h"
+
+// Functions that see a thread's registers are part of their caller: registers have no address.
+#define MSCCLPP_INLINED __attribute__((always_inline))
 
 namespace mscclpp {
 namespace inference {
 
-// The largest finite values of quantized elements.
-constexpr float kTopE4M3 = 448.0f, kTopInt8 = 127.0f;
-
-MSCCLPP_DEVICE float top_of(uint32_t quantized) { return quantized <= kE4M3PerTensor ? kTopE4M3 : kTopInt8; }
-MSCCLPP_DEVICE bool per_token(uint32_t quantized) { return quantized == kE4M3PerToken || quantized == kInt8PerToken; }
-
-// A row of zeros has a scale, too.
-MSCCLPP_DEVICE float scale_of(float largest, float top) {
-  const float least = 1.0f / (top * 512.0f), scale = largest / top;
-  return scale > least ? scale : least;
-}
-
-MSCCLPP_DEVICE float magnitude(float x) { return x < 0 ? -x : x; }
-MSCCLPP_DEVICE float larger(float a, float b) { return a > b ? a : b; }
-
-MSCCLPP_DEVICE uint8_t quantize(float y, float inverse, uint32_t quantized) {
-  const float q = y * inverse;
-  if (quantized <= kE4M3PerTensor) return from_float<e4m3>(q).bits;
-  const float bounded = q > 127.0f ? 127.0f : q < -128.0f ? -128.0f : q;
-  return static_cast<uint8_t>(static_cast<int8_t>(static_cast<int32_t>(__builtin_rintf(bounded))));
-}
-
-// Where packets are. Ranks do not send to themselves.
-struct Places {
-  const NormArgs& a;
-  uint64_t row;    // bytes
-  uint64_t half;   // where the launch's half begins
-  uint32_t owned;  // rows that a rank adds up at most, in two-shot
-
-  MSCCLPP_DEVICE Places(const NormArgs& args, uint64_t launch, uint64_t bytes)
-      : a(args), row(bytes), half(args.notices + (launch % 2 == 0 ? args.half : 0)), owned((args.tokens + args.ranks - 1) / args.ranks) {}
-
-  MSCCLPP_DEVICE bool two() const { return (a.flags & kTwoShot) != 0; }
-  MSCCLPP_DEVICE uint32_t owner(uint32_t t) const { return t % a.ranks; }
-  // Rank `to` has the input of rank `from` there.
-  MSCCLPP_DEVICE char* input(uint32_t from, uint32_t to, uint32_t t) const {
-    const uint64_t slot = from < to ? from : from - 1;
-    const uint64_t rows = two() ? owned : a.tokens, local = two() ? t / a.ranks : t;
-    return a.peers[to] + half + (slot * rows + local) * row;
-  }
-  // Rank `to` has the sum there that the row's owner made.
-  MSCCLPP_DEVICE char* sum(uint32_t to, uint32_t t) const {
-    return a.peers[to] + half + (static_cast<uint64_t>(a.ranks - 1) * owned + t) * row;
-  }
-};
-
-MSCCLPP_DEVICE uint32_t number_of(uint64_t launch) { return static_cast<uint32_t>((launch - 1) % 0xffffffffu) + 1; }
-
 #if !MSCCLPP_TARGET_CPU
+
+// wait_until as a part of its caller. A thread that waits has much in registers, all of which would be saved before each call.
+template <class F>
+MSCCLPP_DEVICE bool wait_here(WaitControl* control, const WaitSite& site, F ready) {
+#if MSCCLPP_TARGET_GPU
+  return detail::wait_patient(control, site, ready, 0);
+#else
+  return wait_until(control, site, ready);
+#endif
+}
+
+// packed keeps a compiler from unpacking elements ahead of a loop, where they take more registers.
+MSCCLPP_DEVICE Vec16 packed(Vec16 v) {
+#if MSCCLPP_TARGET_CUDA
+  asm volatile("" : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w));
+#endif
+  return v;
+}
 
 template <class T>
 struct Vector {
   static constexpr uint32_t kElements = 16 / sizeof(T);
   struct Parts { T e[kElements]; };
+  struct alignas(kElements) Bytes { uint8_t b[kElements]; };
   static MSCCLPP_DEVICE Parts split(Vec16 v) { return __builtin_bit_cast(Parts, v); }
   static MSCCLPP_DEVICE Vec16 join(Parts p) { return __builtin_bit_cast(Vec16, p); }
 };
 
-// combine reduces a value over the threads of a block; all get the result. Another barrier has to follow before the next one.
-template <class F>
-MSCCLPP_DEVICE float combine(float v, float* room, F f) {
-#if MSCCLPP_TARGET_CUDA
-  (void)room;
-  static __attribute__((shared)) float warps[32];
-  const uint32_t tid = thread_id(), lane = tid % MSCCLPP_WARP, count = (block_dim() + MSCCLPP_WARP - 1) / MSCCLPP_WARP;
-  MSCCLPP_UNROLL
-  for (int i = 16; i > 0; i /= 2) {
-    float other;
-    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, -1;" : "=f"(other) : "f"(v), "r"(i));
-    v = f(v, other);
-  }
-  if (lane == 0) warps[tid / MSCCLPP_WARP] = v;
-  block_sync();
-  v = warps[0];
-  for (uint32_t w = 1; w < count; ++w) v = f(v, warps[w]);
-  block_sync();
-  return v;
-#else
-  room[thread_id()] = v;
-  block_sync();
-  v = room[0];
-  for (uint32_t t = 1; t < block_dim(); ++t) v = f(v, room[t]);
-  block_sync();
-  return v;
-#endif
+// A vector of a row that became bytes is a packet of 8 or of 4 bytes.
+MSCCLPP_DEVICE uint32_t scrub_small(uint32_t w) { return w == kSentinel ? kOtherE4M3 : w; }
+MSCCLPP_DEVICE void store_small(char* p, uint64_t v) {
+  const uint64_t high = scrub_small(static_cast<uint32_t>(v >> 32));
+  store8_packet(p, high << 32 | scrub_small(static_cast<uint32_t>(v)));
 }
+MSCCLPP_DEVICE void store_small(char* p, uint32_t v) { store_relaxed(reinterpret_cast<uint32_t*>(p), scrub_small(v)); }
+MSCCLPP_DEVICE bool load_small(const char* p, uint64_t* v) {
+  *v = load8_packet(p);
+  return static_cast<uint32_t>(*v) != kSentinel && static_cast<uint32_t>(*v >> 32) != kSentinel;
+}
+MSCCLPP_DEVICE bool load_small(const char* p, uint32_t* v) { return (*v = load_relaxed(reinterpret_cast<const uint32_t*>(p))) != kSentinel; }
+MSCCLPP_DEVICE void clear_small(char* p, uint64_t) { store8_packet(p, ~static_cast<uint64_t>(0)); }
+MSCCLPP_DEVICE void clear_small(char* p, uint32_t) { store_relaxed(reinterpret_cast<uint32_t*>(p), kSentinel); }
+template <uint32_t N> struct Small { typedef uint64_t Word; };
+template <> struct Small<4> { typedef uint32_t Word; };
 
-// Normalizes rows whose sums are in registers, as far as there are enough; the others are where the residual is written.
-template <class T>
+// A thread has E vectors of a row in registers, of a longer row one chunk of so many after the other: the sums of later
+// chunks are read again where they were written.
+template <class T, uint32_t E, uint32_t kFlags>
 struct Rows {
   using V = Vector<T>;
+  using Word = typename Small<V::kElements>::Word;
+  // Weights come before packets are waited for, where there are registers for them, and the packets of so many ranks at once.
+  static constexpr bool kEarly = E <= 2;
+  static constexpr uint32_t kPeers = E == 1 ? 4 : 2;
+
   const NormArgs& a;
-  Places at;
-  uint64_t launch;
-  uint32_t tid, nthreads, vectors;
-  bool ok;
-  Vec16 kept[2];
+  const Places<kFlags> at;
+  Team& team;
+  const uint32_t launch;
+  const uint32_t begin, step, vectors, chunk;
+  bool ok = true;
+  uint32_t held = ~0u;  // the row whose input is here
+  Vec16 mine[E], weight[E], bias[E];
+  Vec16 kept[E];        // sums
 
-  MSCCLPP_DEVICE Rows(const NormArgs& args, uint64_t number)
-      : a(args), at(args, number, static_cast<uint64_t>(args.hidden) * sizeof(T)), launch(number), tid(thread_id()), nthreads(block_dim()),
-        vectors(static_cast<uint32_t>(static_cast<uint64_t>(args.hidden) * sizeof(T) / 16)), ok(true) {}
+  MSCCLPP_DEVICE Rows(const NormArgs& args, Team& t, uint32_t number)
+      : a(args), at(args, number, static_cast<uint64_t>(args.hidden) * sizeof(T)), team(t), launch(number), begin(t.thread()), step(t.threads()),
+        vectors(args.hidden / V::kElements), chunk(E * t.threads()) {}
 
-  MSCCLPP_DEVICE float* room() const { return a.room + static_cast<uint64_t>(block_id()) * nthreads; }
-
-  MSCCLPP_DEVICE Vec16 own(uint32_t t, uint32_t v) const { return scrub(load16(a.input + t * at.row + 16ull * v)); }
-
-  // receive polls, and puts the sentinel back.
-  MSCCLPP_DEVICE Vec16 receive(char* p, uint32_t peer, Vec16 got) {
-    if (!whole(got) && ok) {
-      const WaitSite site{a.kernel, 0, peer, launch, &a.state->left};
-      Vec16 seen = got;
-      ok = wait_brief(a.control, site, [p, &seen] {
-        seen = load16_packet(p);
-        return whole(seen);
-      });
-      got = seen;
+  template <class F>
+  MSCCLPP_DEVICE void each(uint32_t from, F f) const {
+    MSCCLPP_UNROLL
+    for (uint32_t i = 0; i < E; ++i) {
+      const uint32_t v = from + begin + i * step;
+      if (v < vectors) f(i, v);
     }
-    clear(p);
-    return got;
+  }
+  template <class F>
+  MSCCLPP_DEVICE void chunks(F f) const {
+    for (uint32_t from = 0; from < vectors; from += chunk) f(from);
   }
 
-  MSCCLPP_DEVICE void send_input(uint32_t t) const {
-    if (at.two() && at.owner(t) == a.rank) return;
-    for (uint32_t v = tid; v < vectors; v += nthreads) {
-      const Vec16 x = own(t, v);
-      if (at.two()) {
-        store16_packet(at.input(a.rank, at.owner(t), t) + 16ull * v, x);
-        continue;
-      }
+  MSCCLPP_DEVICE void load(const char* row, uint32_t from, Vec16 (&to)[E]) const {
+    each(from, [&](uint32_t i, uint32_t v) MSCCLPP_INLINED { to[i] = load16(row + 16ull * v); });
+  }
+
+  // The input of a row for its owner, or in one-shot for all.
+  MSCCLPP_DEVICE void send_input(const Row& r) {
+    if (at.has(kOwnInput) || (at.two() && r.owner == a.rank)) return;
+    const bool first = held == ~0u && !at.two();
+    chunks([&](uint32_t from) MSCCLPP_INLINED {
+      Vec16 x[E];
+      load(at.input_of(r), from, x);
       for (uint32_t i = 1; i < a.ranks; ++i) {
-        const uint32_t r = a.rank + i < a.ranks ? a.rank + i : a.rank + i - a.ranks;
-        store16_packet(at.input(a.rank, r, t) + 16ull * v, x);
+        const uint32_t to = a.rank + i < a.ranks ? a.rank + i : a.rank + i - a.ranks;
+        if (at.two() && to != r.owner) continue;
+        char* p = team.peer(to) + at.input(a.rank, to, r);
+        each(from, [&](uint32_t k, uint32_t v) MSCCLPP_INLINED { store16_packet(p + 16ull * v, scrub(x[k])); });
       }
+      if (first && from == 0) {
+        MSCCLPP_UNROLL
+        for (uint32_t i = 0; i < E; ++i) mine[i] = x[i];
+      }
+    });
+    if (first) held = r.token;
+  }
+
+  // It loads the values that are the same in all rows, and holds up no packets.
+  MSCCLPP_DEVICE void load_weights() {
+    if (!kEarly || at.has(kNoNorm)) return;
+    load(a.weight, 0, weight);
+    if (a.bias != nullptr) load(a.bias, 0, bias);
+  }
+
+  // receive polls for the packets of several ranks, and puts the sentinel back.
+  MSCCLPP_DEVICE void receive(const Row& r, uint32_t first, uint32_t from, Vec16 (&got)[kPeers][E]) {
+    const char* own = team.peer(a.rank);
+    const auto missing = [&](uint32_t k) MSCCLPP_INLINED { return first + k < a.ranks && first + k != a.rank; };
+    WaitSite site{a.kernel, 0, a.rank, launch, &a.state->left};
+    ok = ok && wait_here(a.control, site, [&]() MSCCLPP_INLINED {
+      bool all = true;
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < kPeers; ++k) {
+        if (!missing(k)) continue;
+        const char* p = own + at.input(first + k, a.rank, r);
+        each(from, [&](uint32_t i, uint32_t v) MSCCLPP_INLINED { got[k][i] = load16_packet(p + 16ull * v); });
+      }
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < kPeers; ++k) {
+        if (!missing(k)) continue;
+        each(from, [&](uint32_t i, uint32_t) MSCCLPP_INLINED {
+          if (whole(got[k][i])) return;
+          all = false;
+          site.peer = first + k;
+        });
+      }
+      return all;
+    });
+    if (!ok) return;
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < kPeers; ++k) {
+      if (!missing(k)) continue;
+      char* p = team.peer(a.rank) + at.input(first + k, a.rank, r);
+      each(from, [&](uint32_t, uint32_t v) MSCCLPP_INLINED { clear(p + 16ull * v); });
     }
   }
 
   // The sum of all ranks, in their order, and the residual.
-  MSCCLPP_DEVICE Vec16 add(uint32_t t, uint32_t v) {
-    float acc[V::kElements];
-    const Vec16 mine = own(t, v);
-    Vec16 before{};
-    if (a.residual != nullptr) before = load16(a.residual + t * at.row + 16ull * v);
-    for (uint32_t first = 0; first < a.ranks; first += 4) {
-      Vec16 got[4];
+  MSCCLPP_DEVICE void add(const Row& r, uint32_t from, Vec16 (&sum)[E]) {
+    Vec16 x[E], before[E];
+    if (from == 0 && held == r.token) {
       MSCCLPP_UNROLL
-      for (uint32_t k = 0; k < 4; ++k) {
-        const uint32_t r = first + k;
-        if (r < a.ranks && r != a.rank) got[k] = load16_packet(at.input(r, a.rank, t) + 16ull * v);
-      }
-      MSCCLPP_UNROLL
-      for (uint32_t k = 0; k < 4; ++k) {
-        const uint32_t r = first + k;
-        if (r >= a.ranks) continue;
-        const auto x = V::split(r == a.rank ? mine : receive(at.input(r, a.rank, t) + 16ull * v, r, got[k]));
-        MSCCLPP_UNROLL
-        for (uint32_t e = 0; e < V::kElements; ++e) acc[e] = r == 0 ? widen_element(x.e[e]) : acc[e] + widen_element(x.e[e]);
-      }
+      for (uint32_t i = 0; i < E; ++i) x[i] = mine[i];
+    } else {
+      load(at.input_of(r), from, x);
     }
-    typename V::Parts sum;
-    const auto r = V::split(before);
+    if (a.residual != nullptr) load(a.residual + at.residual_at(r), from, before);
+    float acc[E][V::kElements];
     MSCCLPP_UNROLL
-    for (uint32_t e = 0; e < V::kElements; ++e) {
-      sum.e[e] = narrow_element<T>(a.residual != nullptr ? acc[e] + widen_element(r.e[e]) : acc[e]);
-    }
-    return scrub(V::join(sum));
-  }
-
-  // The row's sums are made here, or come from their owner. It returns the thread's part of a sum over the row.
-  MSCCLPP_DEVICE float collect(uint32_t t) {
-    const bool here = !at.two() || at.owner(t) == a.rank;
-    float part = 0;
-    uint32_t i = 0;
-    for (uint32_t v = tid; v < vectors; v += nthreads, ++i) {
-      Vec16 h;
-      if (here) {
-        h = add(t, v);
-        if (at.two()) {
-          for (uint32_t r = 0; r < a.ranks; ++r) {
-            if (r != a.rank) store16_packet(at.sum(r, t) + 16ull * v, h);
-          }
-        }
-      } else {
-        char* p = at.sum(a.rank, t) + 16ull * v;
-        h = receive(p, at.owner(t), load16_packet(p));
-      }
-      store16(a.residual_out + t * at.row + 16ull * v, h);
-      if (i == 0) kept[0] = h;
-      if (i == 1) kept[1] = h;
-      const auto x = V::split(h);
+    for (uint32_t i = 0; i < E; ++i) {
       MSCCLPP_UNROLL
-      for (uint32_t e = 0; e < V::kElements; ++e) {
-        const float f = widen_element(x.e[e]);
-        part += (a.flags & kLayerNorm) != 0 ? f : f * f;
-      }
+      for (uint32_t e = 0; e < V::kElements; ++e) acc[i][e] = -0.0f;
     }
-    return part;
-  }
-
-  MSCCLPP_DEVICE Vec16 sum_of(uint32_t t, uint32_t v, uint32_t i) const {
-    return i == 0 ? kept[0] : i == 1 ? kept[1] : load16(a.residual_out + t * at.row + 16ull * v);
-  }
-
-  // The output, before quantization.
-  MSCCLPP_DEVICE typename V::Parts normal(uint32_t t, uint32_t v, uint32_t i, float mean, float inverse) const {
-    const auto x = V::split(sum_of(t, v, i));
-    const auto w = V::split(load16(a.weight + 16ull * v));
-    const auto b = V::split(a.bias != nullptr ? load16(a.bias + 16ull * v) : Vec16{});
-    typename V::Parts y;
-    MSCCLPP_UNROLL
-    for (uint32_t e = 0; e < V::kElements; ++e) {
-      float f = (widen_element(x.e[e]) - mean) * inverse * widen_element(w.e[e]);
-      if (a.bias != nullptr) f += widen_element(b.e[e]);
-      y.e[e] = narrow_element<T>(f);
-    }
-    return y;
-  }
-
-  MSCCLPP_DEVICE void finish(uint32_t t, float part) {
-    const auto plus = [](float x, float y) { return x + y; };
-    float total = combine(part, room(), plus), mean = 0;
-    if ((a.flags & kLayerNorm) != 0) {
-      mean = total / static_cast<float>(a.hidden);
-      part = 0;
-      uint32_t i = 0;
-      for (uint32_t v = tid; v < vectors; v += nthreads, ++i) {
-        const auto x = V::split(sum_of(t, v, i));
+    const auto plus = [&](const Vec16(&y)[E]) MSCCLPP_INLINED {
+      each(from, [&](uint32_t i, uint32_t) MSCCLPP_INLINED {
+        const auto p = V::split(y[i]);
         MSCCLPP_UNROLL
-        for (uint32_t e = 0; e < V::kElements; ++e) {
-          const float f = widen_element(x.e[e]) - mean;
-          part += f * f;
+        for (uint32_t e = 0; e < V::kElements; ++e) acc[i][e] += widen_element(p.e[e]);
+      });
+    };
+    if (at.has(kOwnInput)) {
+      plus(x);
+    } else {
+      for (uint32_t first = 0; first < a.ranks; first += kPeers) {
+        Vec16 got[kPeers][E] = {};
+        receive(r, first, from, got);
+        MSCCLPP_UNROLL
+        for (uint32_t k = 0; k < kPeers; ++k) {
+          if (first + k >= a.ranks) continue;
+          if (first + k == a.rank) plus(x);
+          else plus(got[k]);
         }
       }
-      total = combine(part, room(), plus);
     }
-    const float inverse = 1.0f / __builtin_sqrtf(total / static_cast<float>(a.hidden) + a.epsilon);
-    if (a.quantized != kNotQuantized) {
-      quantized(t, mean, inverse);
+    if (a.residual != nullptr) plus(before);
+    each(from, [&](uint32_t i, uint32_t) MSCCLPP_INLINED {
+      typename V::Parts p;
+      MSCCLPP_UNROLL
+      for (uint32_t e = 0; e < V::kElements; ++e) p.e[e] = narrow_element<T>(acc[i][e]);
+      sum[i] = scrub(V::join(p));
+    });
+  }
+
+  // Packets of a row that its owner has sent. Those that are not cleared are taken once more.
+  MSCCLPP_DEVICE void take(const Row& r, uint32_t from, Vec16 (&to)[E], bool clears = true) {
+    char* p = team.peer(a.rank) + at.result(a.rank, r);
+    const WaitSite site{a.kernel, 0, r.owner, launch, &a.state->left};
+    ok = ok && wait_here(a.control, site, [&]() MSCCLPP_INLINED {
+      bool all = true;
+      each(from, [&](uint32_t i, uint32_t v) MSCCLPP_INLINED { to[i] = load16_packet(p + 16ull * v); });
+      each(from, [&](uint32_t i, uint32_t) MSCCLPP_INLINED { all = all && whole(to[i]); });
+      return all;
+    });
+    if (ok && clears) each(from, [&](uint32_t, uint32_t v) MSCCLPP_INLINED { clear(p + 16ull * v); });
+  }
+
+  MSCCLPP_DEVICE void give(const Row& r, uint32_t from, const Vec16 (&x)[E]) {
+    for (uint32_t i = 1; i < a.ranks; ++i) {
+      const uint32_t to = a.rank + i < a.ranks ? a.rank + i : a.rank + i - a.ranks;
+      char* p = team.peer(to) + at.result(to, r);
+      each(from, [&](uint32_t k, uint32_t v) MSCCLPP_INLINED { store16_packet(p + 16ull * v, x[k]); });
+    }
+  }
+
+  // Where the sums of later chunks are, if the caller does not want them.
+  MSCCLPP_DEVICE char* sums_of(const Row& r) const {
+    return a.residual_out != nullptr ? a.residual_out + at.residual_at(r) : a.output + at.output_row(r) * at.row;
+  }
+
+  MSCCLPP_DEVICE void sums(const Row& r, uint32_t from, Vec16 (&to)[E]) const {
+    if (from != 0) return load(at.input_is_sum() ? at.input_of(r) : sums_of(r), from, to);
+    MSCCLPP_UNROLL
+    for (uint32_t i = 0; i < E; ++i) to[i] = kept[i];
+  }
+
+  // f gets the elements of sums and of weights.
+  template <class F>
+  MSCCLPP_DEVICE void elements(const Vec16 (&x)[E], uint32_t from, F f) const {
+    each(from, [&](uint32_t i, uint32_t) MSCCLPP_INLINED {
+      const auto p = V::split(x[i]);
+      MSCCLPP_UNROLL
+      for (uint32_t e = 0; e < V::kElements; ++e) f(i, e, widen_element(p.e[e]));
+    });
+  }
+
+  MSCCLPP_DEVICE void weights(uint32_t from, Vec16 (&w)[E], Vec16 (&b)[E]) const {
+    if (kEarly && from == 0) {
+      MSCCLPP_UNROLL
+      for (uint32_t i = 0; i < E; ++i) w[i] = packed(weight[i]), b[i] = packed(bias[i]);
       return;
     }
-    uint32_t i = 0;
-    for (uint32_t v = tid; v < vectors; v += nthreads, ++i) store16(a.output + t * at.row + 16ull * v, V::join(normal(t, v, i, mean, inverse)));
+    load(a.weight, from, w);
+    if (a.bias != nullptr) load(a.bias, from, b);
   }
 
-  MSCCLPP_DEVICE void quantized(uint32_t t, float mean, float inverse) {
-    float scale;
-    if (per_token(a.quantized)) {
-      float largest = 0;
-      uint32_t i = 0;
-      for (uint32_t v = tid; v < vectors; v += nthreads, ++i) {
-        const auto y = normal(t, v, i, mean, inverse);
-        MSCCLPP_UNROLL
-        for (uint32_t e = 0; e < V::kElements; ++e) largest = larger(largest, magnitude(widen_element(y.e[e])));
+  struct Normal { float mean, inverse; };
+
+  // The output of a chunk, before quantization.
+  MSCCLPP_DEVICE void normal(const Row& r, uint32_t from, Normal n, Vec16 (&y)[E]) const {
+    Vec16 x[E];
+    sums(r, from, x);
+    if (at.has(kNoNorm)) {
+      MSCCLPP_UNROLL
+      for (uint32_t i = 0; i < E; ++i) y[i] = x[i];
+      return;
+    }
+    Vec16 w[E], b[E] = {};
+    weights(from, w, b);
+    each(from, [&](uint32_t i, uint32_t) MSCCLPP_INLINED {
+      const auto p = V::split(x[i]), q = V::split(w[i]), s = V::split(b[i]);
+      typename V::Parts out;
+      MSCCLPP_UNROLL
+      for (uint32_t e = 0; e < V::kElements; ++e) {
+        float f = (widen_element(p.e[e]) - n.mean) * n.inverse * widen_element(q.e[e]);
+        if (a.bias != nullptr) f += widen_element(s.e[e]);
+        out.e[e] = narrow_element<T>(f);
       }
-      largest = combine(largest, room(), [](float x, float y) { return larger(x, y); });
-      scale = scale_of(largest, top_of(a.quantized));
-      if (tid == 0) a.scales[t] = scale;
+      y[i] = V::join(out);
+    });
+  }
+
+  // The row's sums are made here, or come from their owner. `part` is the thread's part of the first sum over the row, `most` is the
+  // largest magnitude of its elements times weights.
+  MSCCLPP_DEVICE void collect(const Row& r, float& part, float& most) {
+    const bool here = !at.two() || r.owner == a.rank;
+    chunks([&](uint32_t from) MSCCLPP_INLINED {
+      Vec16 h[E] = {};
+      if (here) {
+        add(r, from, h);
+        if (at.two() && !at.outputs()) give(r, from, h);
+      } else {
+        take(r, from, h);
+      }
+      if (a.residual_out != nullptr || (from != 0 && !at.input_is_sum())) {
+        char* to = sums_of(r);
+        each(from, [&](uint32_t i, uint32_t v) MSCCLPP_INLINED { store16(to + 16ull * v, h[i]); });
+      }
+      if (from == 0) {
+        MSCCLPP_UNROLL
+        for (uint32_t i = 0; i < E; ++i) kept[i] = h[i];
+      }
+      elements(h, from, [&](uint32_t, uint32_t, float f) MSCCLPP_INLINED { part += at.has(kLayerNorm) ? f : f * f; });
+      if (!per_token(at.quantized())) return;
+      Vec16 w[E], b[E];
+      if (!at.has(kNoNorm)) weights(from, w, b);
+      elements(h, from, [&](uint32_t i, uint32_t e, float f) MSCCLPP_INLINED {
+        if (!at.has(kNoNorm)) f *= widen_element(V::split(w[i]).e[e]);
+        most = larger(most, magnitude(f));
+      });
+    });
+  }
+
+  MSCCLPP_DEVICE void finish(const Row& r) {
+    float part = 0, most = 0;
+    collect(r, part, most);
+    Normal n{0, 1};
+    const bool scaled = per_token(at.quantized());
+    const float count = static_cast<float>(a.hidden);
+    if (scaled) team.combine<true>(part, most);
+    else if (!at.has(kNoNorm)) team.combine<false>(part, most);
+    if (at.has(kLayerNorm)) {
+      n.mean = part / count;
+      part = 0;
+      chunks([&](uint32_t from) MSCCLPP_INLINED {
+        Vec16 x[E];
+        sums(r, from, x);
+        elements(x, from, [&](uint32_t, uint32_t, float f) MSCCLPP_INLINED { part += (f - n.mean) * (f - n.mean); });
+      });
+      float none = 0;
+      team.combine<false>(part, none);
+    }
+    if (!at.has(kNoNorm)) n.inverse = 1.0f / __builtin_sqrtf(part / count + a.epsilon);
+    // Ranks that receive the output before it is quantized know no more than that.
+    const bool sent = at.outputs() && !at.has(kOwnOutput) && !sent_small(at.quantized());
+    if (scaled && (at.has(kLayerNorm) || a.bias != nullptr || sent)) {
+      most = 0;
+      chunks([&](uint32_t from) MSCCLPP_INLINED {
+        Vec16 y[E];
+        normal(r, from, n, y);
+        elements(y, from, [&](uint32_t, uint32_t, float f) MSCCLPP_INLINED { most = larger(most, magnitude(f)); });
+      });
+      float none = 0;
+      team.combine<true>(none, most);
     } else {
-      scale = *a.scale;
+      most *= n.inverse;
+    }
+    write(r, n, most);
+  }
+
+  MSCCLPP_DEVICE void write(const Row& r, Normal n, float most) {
+    const bool sends = at.outputs() && !at.has(kOwnOutput);
+    const float scale = scale_for(r, most, sends);
+    chunks([&](uint32_t from) MSCCLPP_INLINED {
+      Vec16 y[E] = {};
+      normal(r, from, n, y);
+      if (sends && !sent_small(at.quantized())) {
+        each(from, [&](uint32_t i, uint32_t) MSCCLPP_INLINED { y[i] = scrub(y[i]); });
+        give(r, from, y);
+      }
+      store(r, from, y, scale, sends);
+    });
+  }
+
+  // The scale of a row, which its first thread writes, and sends where bytes are sent.
+  MSCCLPP_DEVICE float scale_for(const Row& r, float most, bool sends) {
+    if (at.quantized() == kNotQuantized) return 1;
+    if (!per_token(at.quantized())) return *a.scale;
+    const float scale = scale_of(most, top_of(at.quantized()));
+    if (begin != 0) return scale;
+    a.scales[at.output_row(r)] = scale;
+    if (!sends || !sent_small(at.quantized())) return scale;
+    for (uint32_t to = 0; to < a.ranks; ++to) {
+      if (to != a.rank) store_relaxed(reinterpret_cast<uint32_t*>(team.peer(to) + at.result(to, r) + at.row), scrub(__builtin_bit_cast(uint32_t, scale)));
+    }
+    return scale;
+  }
+
+  MSCCLPP_DEVICE void store(const Row& r, uint32_t from, const Vec16 (&y)[E], float scale, bool sends) {
+    if (at.quantized() == kNotQuantized) {
+      char* out = a.output + at.output_row(r) * at.row;
+      each(from, [&](uint32_t i, uint32_t v) MSCCLPP_INLINED { store16(out + 16ull * v, y[i]); });
+      return;
     }
     const float by = 1.0f / scale;
-    struct alignas(V::kElements) Bytes { uint8_t b[V::kElements]; };
-    Bytes* out = reinterpret_cast<Bytes*>(a.output + static_cast<uint64_t>(t) * a.hidden);
-    uint32_t i = 0;
-    for (uint32_t v = tid; v < vectors; v += nthreads, ++i) {
-      const auto y = normal(t, v, i, mean, inverse);
-      Bytes q;
+    Word* out = reinterpret_cast<Word*>(a.output + at.output_row(r) * a.hidden);
+    each(from, [&](uint32_t i, uint32_t v) MSCCLPP_INLINED {
+      const auto p = V::split(y[i]);
+      typename V::Bytes q;
       MSCCLPP_UNROLL
-      for (uint32_t e = 0; e < V::kElements; ++e) q.b[e] = quantize(widen_element(y.e[e]), by, a.quantized);
-      out[v] = q;
+      for (uint32_t e = 0; e < V::kElements; ++e) q.b[e] = quantize(widen_element(p.e[e]), by, at.quantized());
+      const Word word = __builtin_bit_cast(Word, q);
+      out[v] = word;
+      if (!sends || !sent_small(at.quantized())) return;
+      for (uint32_t to = 0; to < a.ranks; ++to) {
+        if (to != a.rank) store_small(team.peer(to) + at.result(to, r) + sizeof(Word) * v, word);
+      }
+    });
+  }
+
+  // The output of a row that another rank owns.
+  MSCCLPP_DEVICE void accept(const Row& r) {
+    if (sent_small(at.quantized())) return accept_small(r);
+    float most = 0, none = 0;
+    if (per_token(at.quantized())) {
+      chunks([&](uint32_t from) MSCCLPP_INLINED {
+        Vec16 y[E] = {};
+        take(r, from, y, false);
+        elements(y, from, [&](uint32_t, uint32_t, float f) MSCCLPP_INLINED { most = larger(most, magnitude(f)); });
+      });
+      team.combine<true>(none, most);
     }
+    const float scale = scale_for(r, most, false);
+    chunks([&](uint32_t from) MSCCLPP_INLINED {
+      Vec16 y[E] = {};
+      take(r, from, y);
+      store(r, from, y, scale, false);
+    });
+  }
+
+  MSCCLPP_DEVICE void accept_small(const Row& r) {
+    char* p = team.peer(a.rank) + at.result(a.rank, r);
+    const WaitSite site{a.kernel, 0, r.owner, launch, &a.state->left};
+    Word* out = reinterpret_cast<Word*>(a.output + at.output_row(r) * a.hidden);
+    for (uint32_t v = begin; v < vectors && ok; v += step) {
+      Word got = 0;
+      ok = wait_here(a.control, site, [&]() MSCCLPP_INLINED { return load_small(p + sizeof(Word) * v, &got); });
+      if (!ok) break;
+      clear_small(p + sizeof(Word) * v, got);
+      out[v] = got;
+    }
+    if (begin != 0 || !per_token(at.quantized()) || !ok) return;
+    uint32_t scale = 0;
+    ok = wait_here(a.control, site, [&]() MSCCLPP_INLINED { return load_small(p + at.row, &scale); });
+    if (!ok) return;
+    clear_small(p + at.row, scale);
+    a.scales[at.output_row(r)] = __builtin_bit_cast(float, scale);
   }
 };
 #endif

@@ -7,7 +7,7 @@
 // The data path. One call does it all; arguments are copied by the driver before it returns.
 cuda_status cuda_launch(cuda_context* c, const mscclpp_device_launch* l) {
   BEGIN_HOT;
-  CUlaunchAttribute attribute;
+  CUlaunchAttribute attributes[2];
   CUlaunchConfig config = {.gridDimX = l->grid,
                            .gridDimY = 1,
                            .gridDimZ = 1,
@@ -16,10 +16,20 @@ cuda_status cuda_launch(cuda_context* c, const mscclpp_device_launch* l) {
                            .blockDimZ = 1,
                            .sharedMemBytes = l->shared,
                            .hStream = STREAM(l->stream)};
-  if ((l->flags & MSCCLPP_DEVICE_LAUNCH_OVERLAP) != 0 && c->facts.major >= 9) {
-    attribute = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
-    attribute.value.programmaticStreamSerializationAllowed = 1;
-    config.attrs = &attribute, config.numAttrs = 1;
+  const unsigned cluster = l->flags >> MSCCLPP_DEVICE_LAUNCH_CLUSTER & 0xff;
+  if (c->facts.major >= 9) {
+    config.attrs = attributes;
+    if ((l->flags & MSCCLPP_DEVICE_LAUNCH_OVERLAP) != 0) {
+      CUlaunchAttribute* a = &attributes[config.numAttrs++];
+      *a = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+      a->value.programmaticStreamSerializationAllowed = 1;
+    }
+    if (cluster > 1) {
+      CUlaunchAttribute* a = &attributes[config.numAttrs++];
+      *a = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
+      a->value.clusterDim.x = cluster, a->value.clusterDim.y = a->value.clusterDim.z = 1;
+    }
+    if (config.numAttrs == 0) config.attrs = NULL;
   }
   size_t bytes = l->bytes;
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void*)l->arguments, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};

@@ -71,6 +71,7 @@ typedef struct {
   union {
     char pad[64];
     int programmaticStreamSerializationAllowed;
+    struct { unsigned x, y, z; } clusterDim;
   } value;
 } CUlaunchAttribute;
 
@@ -211,6 +212,7 @@ enum {
   CU_STREAM_CAPTURE_STATUS_NONE = 0,
   CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
   CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
+  CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION = 4,
   CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
   CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0,
   CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES = 1,

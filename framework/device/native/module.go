@@ -127,8 +127,9 @@ func (k *Kernel) Launch(l device.Launch, args unsafe.Pointer, bytes uintptr) err
 	if l.Overlap {
 		flags = C.MSCCLPP_DEVICE_LAUNCH_OVERLAP
 	}
+	flags |= uint32(l.Cluster) << C.MSCCLPP_DEVICE_LAUNCH_CLUSTER
 	if st := launch(k.t, k.d, k.handle, uintptr(l.Stream), l.Grid, l.Block, l.Shared, flags, uintptr(args), bytes); st.code != 0 {
-		return k.check(fmt.Sprintf("launch %s, grid %d, block %d, shared %d", k.symbol, l.Grid, l.Block, l.Shared), st)
+		return k.check(fmt.Sprintf("launch %s, grid %d, block %d, shared %d, cluster %d", k.symbol, l.Grid, l.Block, l.Shared, max(1, l.Cluster)), st)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ using namespace mscclpp::inference;
 namespace {
 
 constexpr uint32_t kLaunches = 5, kRanks = 3, kMostTokens = 4, kMostHidden = 32;
-constexpr uint64_t kHalf = 2 * kRanks * kMostTokens * kMostHidden * 4;
+constexpr uint64_t kHalf = 2 * kRanks * kMostTokens * (kMostHidden * 4 + 16);
 
 struct Shape { uint32_t tokens, hidden; };
 constexpr Shape kShapes[kLaunches] = {{4, 8}, {1, 32}, {3, 24}, {4, 32}, {2, 8}};
@@ -63,13 +63,14 @@ void rows(check::Job& job, uint32_t flags) {
       a.notices = notices, a.half = kHalf;
       a.signature = 7;
       a.tokens = kShapes[k].tokens, a.hidden = kShapes[k].hidden, a.rank = r, a.ranks = kRanks, a.flags = flags, a.epsilon = 0.25f;
+      a.share = (a.tokens + kRanks - 1) / kRanks, a.count = (flags & kTwoShot) != 0 ? a.share : a.tokens;
     }
     // Blocks of rows, and the one that keeps the books.
     job.launch(r, 2 + r % 2, r == 1 ? 3 : 4, sequence, all[r]);
   }
   job.run();
   for (uint32_t r = 0; r < kRanks; ++r) {
-    job.expect(all[r].args[0].state->launches == kLaunches, "rank %u: %llu launches ended", r, (unsigned long long)all[r].args[0].state->launches);
+    job.expect(all[r].args[0].state->counts[0] == kLaunches, "rank %u: %u launches ended", r, all[r].args[0].state->counts[0]);
     for (uint64_t i = 0; i < 2 * kHalf; ++i) job.expect(memory[r][notices + i] == static_cast<char>(0xff), "rank %u: a packet is left at %llu", r, (unsigned long long)i);
     for (uint32_t k = 0; k < kLaunches; ++k) {
       const NormArgs& a = all[r].args[k];

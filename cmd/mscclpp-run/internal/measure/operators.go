@@ -127,7 +127,7 @@ func (g *group) route(b *moe.Buffer, r moetest.Run) (why, err error) {
 
 // operate makes the call of a trial; why says that its result is wrong.
 func (g *group) operate(w *inference.Workspace, t inferencetest.Trial, m viewed, seed uint64) (sum uint64, why, err error) {
-	call, err := t.Call(m, g.Rank(), seed)
+	call, err := t.Call(m, g.Rank(), g.Size(), seed)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -142,7 +142,7 @@ func (g *group) operate(w *inference.Workspace, t inferencetest.Trial, m viewed,
 			return 0, nil, fmt.Errorf("%v: %w", t, err)
 		}
 	}
-	sum, why = t.Check(m, g.Size(), seed)
+	sum, why = t.Check(m, g.Rank(), g.Size(), seed)
 	return sum, why, nil
 }
 

@@ -34,6 +34,7 @@ enum Result {
   kHostMemoryAlreadyRegistered = 712,
   kHostMemoryNotRegistered = 713,
   kCooperativeLaunchTooLarge = 720,
+  kInvalidClusterSize = 912,
   kNotPermitted = 800,
   kNotSupported = 801,
   kSystemNotReady = 802,
@@ -101,6 +102,7 @@ struct LaunchAttribute {
   union {
     char bytes[64];
     int number;
+    struct { unsigned x, y, z; } cluster;
   } value;
 };
 static_assert(sizeof(LaunchAttribute) == 72, "layout of CUlaunchAttribute");

@@ -108,7 +108,7 @@ std::shared_ptr<const ptx::Program> decode(const std::string& name, const std::s
 }
 
 void interpret(Context* context, const ptx::Program& program, const ptx::Function& entry, const std::vector<char>& parameters, uint32_t grid,
-               uint32_t block, uint32_t shared) {
+               uint32_t block, uint32_t shared, uint32_t cluster) {
   uint32_t blocks, threads;
   most(&blocks, &threads);
   Process memory;
@@ -117,7 +117,10 @@ void interpret(Context* context, const ptx::Program& program, const ptx::Functio
   ptx::Launch launch;
   launch.program = &program;
   launch.entry = &entry;
-  launch.grid = asks(entry, &ptx::Function::asks_blocks) ? std::min(grid, blocks) : grid;
+  // Of a cluster two blocks are left, and as many clusters as there would be blocks.
+  const bool cut = asks(entry, &ptx::Function::asks_blocks);
+  launch.cluster = cut ? std::min(cluster, 2u) : cluster;
+  launch.grid = cut ? std::min(grid / cluster, blocks) * launch.cluster : grid;
   launch.block = asks(entry, &ptx::Function::asks_threads) ? std::min(block, threads) : block;
   launch.shared = shared;
   launch.arguments = parameters;

@@ -18,6 +18,6 @@ std::shared_ptr<const ptx::Program> decode(const std::string& name, const std::s
 // Executes a launch on this thread, as blocks of warps, of which there are fewer than it asks for: kernels are right for
 // any shape. A mistake of the kernel loses the device.
 void interpret(Context* context, const ptx::Program& program, const ptx::Function& entry, const std::vector<char>& parameters, uint32_t grid,
-               uint32_t block, uint32_t shared);
+               uint32_t block, uint32_t shared, uint32_t cluster);
 
 #endif  // EMULATED_INTERPRET_H_

@@ -202,13 +202,20 @@ API int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** 
       return kCooperativeLaunchTooLarge;
     }
   }
+  unsigned cluster = 1;
+  for (unsigned i = 0; i < config->count; ++i) {
+    const LaunchAttribute& a = config->attributes[i];
+    if (a.id != 4) continue;
+    cluster = a.value.cluster.x;
+    if (cluster == 0 || cluster > 8 || a.value.cluster.y != 1 || a.value.cluster.z != 1 || grid % cluster != 0) return kInvalidClusterSize;
+  }
   std::vector<char> parameters;
   if (int bad = take(*function, list, extra, &parameters)) return bad;
   const Shape shape = {static_cast<uint32_t>(grid), static_cast<uint32_t>(block), config->shared, 0};
   // The image is held: the module may be unloaded before its turn comes.
   return enqueue(stream, [context = stream->context, name = function->name, entry = function->entry, code = function->code, image = function->image,
-                          parameters = std::move(parameters), shape] {
-    if (code != nullptr) return interpret(context, *image->program, *code, parameters, shape.grid, shape.block, shape.shared);
+                          parameters = std::move(parameters), shape, cluster] {
+    if (code != nullptr) return interpret(context, *image->program, *code, parameters, shape.grid, shape.block, shape.shared, cluster);
     guarded(context, name.c_str(), [&] { entry(parameters.data(), &shape); });
   });
 }

@@ -91,6 +91,7 @@ type Launch struct {
 	Rank, Stream        int
 	Grid, Block, Shared uint32
 	Overlap             bool
+	Cluster             uint32 // blocks; 0 is 1
 	Arguments           []byte
 }
 
@@ -100,7 +101,7 @@ func (s *Session) Launch(l *Launch) error {
 	if l.Overlap {
 		overlap = 1
 	}
-	return s.do(l.Arguments, "launch %s %s %d %d %d %d %d %d %d", l.Image, l.Entry, l.Rank, l.Stream, l.Grid, l.Block, l.Shared, overlap, len(l.Arguments))
+	return s.do(l.Arguments, "launch %s %s %d %d %d %d %d %d %d %d", l.Image, l.Entry, l.Rank, l.Stream, l.Grid, l.Block, l.Shared, overlap, l.Cluster, len(l.Arguments))
 }
 
 // Stats is what runs took. Time is that of the processor.

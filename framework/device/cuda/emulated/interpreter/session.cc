@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include <algorithm>
 #include <iostream>
 #include <sstream>
 #include <thread>
@@ -112,7 +113,8 @@ std::string Session::launch(std::istream& words) {
   Queued q;
   std::string image, entry;
   size_t bytes = 0;
-  words >> image >> entry >> q.launch.rank >> q.stream >> q.launch.grid >> q.launch.block >> q.launch.shared >> q.launch.overlap >> bytes;
+  words >> image >> entry >> q.launch.rank >> q.stream >> q.launch.grid >> q.launch.block >> q.launch.shared >> q.launch.overlap >> q.launch.cluster >> bytes;
+  q.launch.cluster = std::max(1u, q.launch.cluster);
   q.launch.arguments = payload(bytes);
   const auto p = programs_.find(image);
   if (p == programs_.end()) throw ptx::Error("no image " + image);

@@ -20,6 +20,13 @@ const Forms& known() {
     control("bar.sync", Kind::kBarrier), control("bar.red.and.pred", Kind::kBarrierAnd), control("vote.sync.all.pred", Kind::kVote);
     control("shfl.sync.bfly.b32", Kind::kShuffle);
     control("griddepcontrol.wait", Kind::kGridWait), control("griddepcontrol.launch_dependents", Kind::kGridRelease);
+    control("barrier.cluster.arrive.release.aligned", Kind::kClusterArrive), control("barrier.cluster.wait.acquire.aligned", Kind::kClusterWait);
+    control("fence.mbarrier_init.release.cluster", Kind::kFence);
+    (*f)["mapa.shared::cluster.u64"] = {map_shared, Kind::kPlain, Type::kU64, Type::kU64};
+    (*f)["mbarrier.init.shared::cta.b64"] = {mbarrier_init, Kind::kMbarrierInit, Type::kB64, Type::kB64};
+    (*f)["mbarrier.arrive.expect_tx.shared::cta.b64"] = {mbarrier_expect, Kind::kMbarrierExpect, Type::kB64, Type::kB64};
+    (*f)["mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64"] = {mbarrier_test, Kind::kMbarrierTest, Type::kB64, Type::kB64};
+    (*f)["st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32"] = {store_async, Kind::kStoreAsync, Type::kB32, Type::kB32};
     control("fence.proxy.alias", Kind::kAliasFence);
     control("fence.acq_rel.sys", Kind::kFence), control("fence.acq_rel.gpu", Kind::kFence), control("fence.acq_rel.cta", Kind::kFence);
     for (const char* name : {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "ldmatrix.sync.aligned.m8n8.x4.shared.b16",

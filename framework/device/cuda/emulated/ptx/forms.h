@@ -32,6 +32,13 @@ void multimem_max(Warp& w, const Instruction& i, uint32_t lanes);
 void multimem_store(Warp& w, const Instruction& i, uint32_t lanes);
 void multimem_add(Warp& w, const Instruction& i, uint32_t lanes);
 
+// cluster.cc
+void map_shared(Warp& w, const Instruction& i, uint32_t lanes);
+void mbarrier_init(Warp& w, const Instruction& i, uint32_t lanes);
+void mbarrier_expect(Warp& w, const Instruction& i, uint32_t lanes);
+void mbarrier_test(Warp& w, const Instruction& i, uint32_t lanes);
+void store_async(Warp& w, const Instruction& i, uint32_t lanes);
+
 }  // namespace ptx
 
 #endif  // EMULATED_PTX_FORMS_H_

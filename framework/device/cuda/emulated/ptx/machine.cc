@@ -76,6 +76,8 @@ void Machine::add(Launch launch, int stream) {
 void Machine::begin(Grid& g) {
   g.begun = true;
   const Launch& launch = g.launch;
+  if (launch.grid % launch.cluster != 0) throw Error(launch.entry->name + ": the grid is no multiple of the cluster");
+  g.clusters.resize(launch.grid / launch.cluster);
   for (uint32_t n = 0; n < launch.grid; ++n) {
     auto b = std::make_unique<Block>();
     b->grid = &g;
@@ -208,7 +210,7 @@ std::string Machine::stuck() const {
           if (++lines > 24) continue;
           const auto& code = group.at.function->code;
           const Instruction& i = code[static_cast<size_t>(std::max(0, std::min<int>(group.at.pc, static_cast<int>(code.size()) - 1)))];
-          const char* what[] = {"runs", "waits for threads of its warp", "in a barrier", "in a vote", "waits for the grid before it"};
+          const char* what[] = {"runs", "waits for threads of its warp", "in a barrier", "in a vote", "waits for the grid before it", "waits for its cluster"};
           out += w.where(i, static_cast<uint32_t>(__builtin_ctz(group.lanes))) + ": " + what[static_cast<int>(group.state)] + "\n";
         }
       }

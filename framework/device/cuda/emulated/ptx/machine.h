@@ -44,7 +44,7 @@ struct Frame {
   uint32_t base;
 };
 
-enum class State : uint8_t { kReady, kMeeting, kBarrier, kVote, kGridWait };
+enum class State : uint8_t { kReady, kMeeting, kBarrier, kVote, kGridWait, kCluster };
 
 // The place where threads that a branch sent apart meet again.
 struct Meeting {
@@ -68,6 +68,7 @@ struct Warp {
   uint32_t all = 0;          // its lanes
   std::vector<Group> groups;
   size_t now = 0;            // the group that runs
+  uint32_t cluster_waits = 0;  // waits for its cluster that have ended
   uint32_t alone = 0;        // instructions while threads wait to meet others
   const Program* program = nullptr;
   const uint64_t* constants = nullptr;
@@ -98,16 +99,29 @@ struct Block {
 struct Launch {
   const Program* program = nullptr;
   const Function* entry = nullptr;
-  uint32_t grid = 1, block = 1, shared = 0;
+  uint32_t grid = 1, block = 1, shared = 0, cluster = 1;
   bool overlap = false;
   int rank = 0;
   std::vector<char> arguments;
+};
+
+// Blocks that run at the same time.
+struct Cluster {
+  uint32_t arrived = 0, phase = 0;
+};
+
+// A barrier in shared memory: a phase ends with so many arrivals, and when as many bytes have come as they expect.
+struct Mbarrier {
+  uint32_t count = 0, pending = 0, phase = 0;
+  int64_t bytes = 0;
+  std::vector<std::pair<uint64_t, uint32_t>> stores;  // of this phase
 };
 
 struct Grid {
   Launch launch;
   uint64_t first_thread = 0;     // number in the machine
   std::vector<std::unique_ptr<Block>> blocks;
+  std::vector<Cluster> clusters;
   std::vector<char> arguments;   // aligned
   uint32_t blocks_released = 0, blocks_done = 0;
   Grid* before = nullptr;        // on the stream
@@ -138,6 +152,7 @@ class Machine {
   Memory& memory;
   Races* const races;
   Counts counts;
+  std::map<uint64_t, Mbarrier> mbarriers;  // by address
   uint64_t clock = 1000;       // nanoseconds
   bool real_time = false;      // kernels read the time of the host
 
@@ -166,6 +181,7 @@ class Machine {
   void vote(Warp& w, const Instruction& i);
   void shuffle(Warp& w, const Instruction& i);
   void grid_control(Warp& w, const Instruction& i);
+  void cluster(Warp& w, const Instruction& i);
   void finish_block(Block& b);
   void ready(Warp& w);
   std::string stuck() const;

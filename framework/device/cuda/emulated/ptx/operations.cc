@@ -277,6 +277,8 @@ void special(Warp& w, const Instruction& i, uint32_t lanes) {
       case 1: d[l] = w.block->grid->launch.block; break;
       case 2: d[l] = w.block->id; break;
       case 3: d[l] = w.block->grid->launch.grid; break;
+      case 5: d[l] = w.block->id % w.block->grid->launch.cluster; break;
+      case 6: d[l] = w.block->grid->launch.cluster; break;
       default: d[l] = now;
     }
   });
@@ -395,6 +397,8 @@ void add_operations(Forms* forms) {
   f["%ntid.x"] = {special<1>, Kind::kPlain, Type::kU32, Type::kNone};
   f["%ctaid.x"] = {special<2>, Kind::kPlain, Type::kU32, Type::kNone};
   f["%nctaid.x"] = {special<3>, Kind::kPlain, Type::kU32, Type::kNone};
+  f["%cluster_ctarank"] = {special<5>, Kind::kPlain, Type::kU32, Type::kNone};
+  f["%cluster_nctarank"] = {special<6>, Kind::kPlain, Type::kU32, Type::kNone};
   f["%globaltimer"] = {special<4>, Kind::kPlain, Type::kU64, Type::kNone};
 }
 

@@ -50,6 +50,7 @@ void Parser::instruction() {
       in_.expect(",");
       if (in_.integer() != -1) in_.fail(t, "a shuffle of less than a warp");
       break;
+    case Kind::kMbarrierInit: case Kind::kMbarrierExpect: case Kind::kMbarrierTest: case Kind::kStoreAsync: mbarrier(&i); break;
     case Kind::kForeign: foreign(); break;
     case Kind::kPlain: plain(&i); break;
     default: break;  // without operands
@@ -93,6 +94,28 @@ void Parser::memory(const Token& t, Instruction* i) {
   }
 }
 
+// Operands of barriers in shared memory, and of stores that such a barrier counts.
+void Parser::mbarrier(Instruction* i) {
+  if (i->kind == Kind::kMbarrierTest) {
+    i->d = operand(i);
+    in_.expect(",");
+  } else if (i->kind == Kind::kMbarrierExpect) {
+    in_.expect("_");
+    in_.expect(",");
+  }
+  address(i);
+  in_.expect(",");
+  i->b = operand(i);
+  if (i->kind == Kind::kStoreAsync) {
+    in_.expect(",");
+    const Operand to = i->a;
+    address(i);
+    i->c = i->a;
+    i->a = to;
+  }
+  if (i->offset != 0 || i->base != Base::kRegister) in_.fail(in_.peek(), "an address other than a register");
+}
+
 void Parser::call(Instruction* i) {
   if (in_.accept("(")) {
     const Token r = in_.next();
@@ -132,7 +155,7 @@ void Parser::plain(Instruction* i) {
   i->width = static_cast<uint8_t>(width);
   if (i->from == Type::kNone && i->text.compare(0, 4, "mov.") == 0 && in_.peek(1).text.size() > 1) {
     const std::string& special = in_.peek(1).text;
-    if (special == "%tid.x" || special == "%ntid.x" || special == "%ctaid.x" || special == "%nctaid.x" || special == "%globaltimer") {
+    if (special == "%tid.x" || special == "%ntid.x" || special == "%ctaid.x" || special == "%nctaid.x" || special == "%cluster_ctarank" || special == "%cluster_nctarank" || special == "%globaltimer") {
       in_.expect(",");
       Instruction form;
       if (!decode_form(special, &form)) in_.fail(in_.peek(), "unknown register " + special);

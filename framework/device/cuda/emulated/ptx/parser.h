@@ -295,6 +295,7 @@ class Parser {
   void instruction();
   void memory(const Token& t, Instruction* i);
   void call(Instruction* i);
+  void mbarrier(Instruction* i);
   void move(const Token& t, Instruction* i);
   void plain(Instruction* i);
   void foreign();

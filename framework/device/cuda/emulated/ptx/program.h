@@ -29,6 +29,8 @@ enum class Kind : uint8_t {
   kBarrier, kBarrierAnd, kVote, kShuffle,
   kFence, kAliasFence,
   kGridWait, kGridRelease,
+  kClusterArrive, kClusterWait,
+  kMbarrierInit, kMbarrierExpect, kMbarrierTest, kStoreAsync,
   kForeign,     // decoded, but not interpreted: matrix instructions and asynchronous copies
 };
 

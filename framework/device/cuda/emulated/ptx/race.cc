@@ -103,17 +103,17 @@ void Races::end(const Grid& g) {
   c.fenced = c.aliased = c.order;
 }
 
-void Races::barrier(const Block& b) {
+void Races::barrier(const Grid& g, uint64_t block, uint64_t blocks) {
   auto all = std::make_shared<Clock>(threads_.size());
-  const uint64_t first = b.grid->first_thread + static_cast<uint64_t>(b.id) * b.threads;
+  const uint64_t first = g.first_thread + block * g.launch.block, end = first + blocks * g.launch.block;
   const Clock* last = nullptr;
-  for (uint64_t k = first; k < first + b.threads; ++k) {
+  for (uint64_t k = first; k < end; ++k) {
     Thread& t = threads_[k];
     if (t.known.get() != last) all->join(*t.known);
     last = t.known.get();
     all->order[k] = all->read[k] = t.own;
   }
-  for (uint64_t k = first; k < first + b.threads; ++k) {
+  for (uint64_t k = first; k < end; ++k) {
     threads_[k].known = all;
     ++threads_[k].own;
   }

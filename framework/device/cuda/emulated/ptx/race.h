@@ -44,7 +44,7 @@ class Races {
   void end(const Grid& g);
   void follow(Warp& w, uint32_t lanes);
   void leave(Warp& w, uint32_t lanes);
-  void barrier(const Block& b);
+  void barrier(const Grid& g, uint64_t block, uint64_t blocks);
   void fence(Warp& w, const Instruction& i, uint32_t lanes);
   void fresh(uint64_t begin, uint64_t end);
   // From instructions, before they touch memory.

@@ -131,6 +131,7 @@ void Machine::turn(Warp& w, uint32_t most) {
           if (races != nullptr) races->fence(w, i, lanes);
           break;
         case Kind::kGridWait: case Kind::kGridRelease: grid_control(w, i); break;
+        case Kind::kClusterArrive: case Kind::kClusterWait: cluster(w, i); break;
         default: w.fail(i, static_cast<uint32_t>(__builtin_ctz(lanes)), "this instruction is not interpreted");
       }
       if (w.groups.empty()) return;
@@ -237,7 +238,7 @@ void Machine::barrier(Warp& w, const Instruction& i) {
   if (b.waiting < b.threads) return;
   b.waiting = 0;
   b.barrier = nullptr;
-  if (races != nullptr) races->barrier(b);
+  if (races != nullptr) races->barrier(*b.grid, b.id, 1);
   for (Warp& other : b.warps) {
     for (Group& group : other.groups) {
       group.state = State::kReady;

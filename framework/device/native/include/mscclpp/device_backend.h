@@ -186,7 +186,10 @@ typedef struct {
 enum {
   // The kernel may begin while the one before it on the stream still runs; it waits for that one by itself. A device without
   // the ability ignores it.
-  MSCCLPP_DEVICE_LAUNCH_OVERLAP = 1
+  MSCCLPP_DEVICE_LAUNCH_OVERLAP = 1,
+  // From this bit on flags have a number of neighboring blocks that run at the same time and reach each other's shared memory; 0 and 1
+  // ask for nothing. A device without the ability ignores it.
+  MSCCLPP_DEVICE_LAUNCH_CLUSTER = 8
 };
 
 // The calls that a capture forbids to others; see capture_begin.
