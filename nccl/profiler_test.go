@@ -277,6 +277,7 @@ func TestProfilerPlugins(t *testing.T) {
 		"missing, by a name": {"nonexistent", "NCCL_PROFILER_PLUGIN=nonexistent: libnccl-profiler-nonexistent.so"},
 		"no library":         {os.Args[0] + ".none", ".none: "},
 		"init fails":         {plugin("-DFAILS"), "recorder: init fails for communicator"},
+		"takes no part":      {plugin("-DIDLE"), ""},
 		"none":               {"none", ""},
 	} {
 		said, _ := profiled(t, quiet, "NCCL_PROFILER_PLUGIN="+c.plugin)
@@ -288,7 +289,7 @@ func TestProfilerPlugins(t *testing.T) {
 		}
 		want := 1
 		switch name {
-		case "none":
+		case "none", "takes no part":
 			want = 0
 		case "init fails": // for each of two communicators
 			want = 2

@@ -57,12 +57,23 @@ func obey(t *testing.T, n int, own func(rank int) []string) []*obedient {
 	return all
 }
 
-// tell gives a rank a command, and done waits until it has carried that out.
+// tell gives a rank a command, done waits until it has carried that out, and said until it has printed a part of a line.
 func (o *obedient) tell(t *testing.T, what string) {
 	t.Helper()
 	if _, err := io.WriteString(o.in, what+"\n"); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (o *obedient) said(t *testing.T, part string) {
+	t.Helper()
+	for o.out.Scan() {
+		o.log = append(o.log, o.out.Text())
+		if strings.Contains(o.out.Text(), part) {
+			return
+		}
+	}
+	t.Fatalf("a rank has ended before it printed %q", part)
 }
 
 func (o *obedient) done(t *testing.T, what string) {
@@ -198,7 +209,17 @@ func expectText(t *testing.T, text string, parts ...string) {
 // Any rank's service tells what all ranks do: communicators, counts of collectives, and what differs.
 func TestRAS(t *testing.T) {
 	ranks := obey(t, 3, ownPort)
-	everyone(t, ranks, "init")
+	// A rank that waits for the others is no fault.
+	ranks[0].tell(t, "init")
+	ranks[0].said(t, "RAS client listening socket")
+	text := ask(t, ranks[0].service(t), 20, "text", "STATUS")
+	expectText(t, text, "    0         1         1         3         3         1      INIT      OK\n", "!MISMATCH", "!INCOMPLETE", "!ERROR")
+	for _, o := range ranks[1:] {
+		o.tell(t, "init")
+	}
+	for _, o := range ranks {
+		o.done(t, "init")
+	}
 	everyone(t, ranks, "split")
 	everyone(t, ranks, "sum")
 	everyone(t, ranks, "broadcasts")
@@ -232,7 +253,7 @@ func TestRAS(t *testing.T) {
 			t.Fatal("the call of rank 0 is not counted")
 		}
 	}
-	text := ask(t, ranks[1].service(t), 20, "text", "VERBOSE STATUS")
+	text = ask(t, ranks[1].service(t), 20, "text", "VERBOSE STATUS")
 	expectText(t, text, "MISMATCH", "Communicator ranks have different AllReduce operation counts", "2 ranks have launched up to operation 1",
 		fmt.Sprintf("Rank 0 has launched up to operation 2 -- GPU 0 managed by process %d on node ", ranks[0].command.Process.Pid), "!different Broadcast", "!different status")
 	for _, o := range ranks[1:] {

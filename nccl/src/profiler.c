@@ -92,11 +92,12 @@ void profile_open(ncclComm_t c) {
   int nodes = peers_hosts(c);
   ncclResult_t r = version == 4 ? loaded->init4(&p->context, &p->mask, name, c->id, nodes, c->nranks, c->rank, say)
                                 : loaded->init5(&p->context, c->id, &p->mask, name, nodes, c->nranks, c->rank, say);
-  if (r == ncclSuccess) {
+  int idle = p->context == NULL && p->mask == 0; /* a plugin that has failed, or is off, and says so in this way */
+  if (r == ncclSuccess && !idle) {
     atomic_store_explicit(&c->profile, p, memory_order_release);
     return;
   }
-  log_warning("PROFILER/Plugin: %s: init fails for communicator %p: %s: no profiler is used for it", loaded->name ? loaded->name : "?", (void*)c, ncclGetErrorString(r));
+  if (r != ncclSuccess) log_warning("PROFILER/Plugin: %s: init fails for communicator %p: %s: no profiler is used for it", loaded->name ? loaded->name : "?", (void*)c, ncclGetErrorString(r));
   free(p);
 }
 

@@ -62,7 +62,9 @@ static void look(const struct ras_state* s, struct ras_comm* c) {
     if ((r->init != ncclSuccess && r->init != ncclInProgress) || r->error != ncclSuccess) c->errors |= RAS_ERROR;
   }
   struct ras_missing m;
+  int meeting = c->status == RAS_INIT; /* ranks that have not come yet, of which nothing is known, are no fault */
   for (int from = 0; ras_missing(s, c, from, &m); from = m.rank + 1) {
+    if (meeting && m.peer == NULL) continue;
     c->silent += m.unresponsive;
     if (!m.unresponsive) c->statuses |= 1u << RAS_NOCOMM;
   }
