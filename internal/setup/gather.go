@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -22,6 +23,7 @@ import (
 type recorder struct {
 	config config.Observe
 	rank   *observe.Rank
+	number int // of the job among those of this process
 	log    *slog.Logger
 	c      *traces.Collector
 }
@@ -34,12 +36,15 @@ const (
 	tagTraceGot framework.Tag = tagTrace + 1
 )
 
+// recorders counts them: a process may be in several jobs, as programs of NCCL are in one for each communicator.
+var recorders atomic.Int32
+
 func newRecorder(c config.Observe, o *observe.Rank, log *slog.Logger) *recorder {
 	own := o.Own()
 	if own == nil || c.Trace == "" && !c.Report {
 		return nil
 	}
-	r := &recorder{config: c, rank: o, log: log, c: traces.NewCollector(own)}
+	r := &recorder{config: c, rank: o, number: int(recorders.Add(1)), log: log, c: traces.NewCollector(own)}
 	r.c.Bound(gatherRecords)
 	r.c.Start()
 	return r
@@ -127,10 +132,19 @@ func (r *recorder) write(t *traces.Trace, suffix string) {
 	if r.config.Trace == "" {
 		return
 	}
-	name := strings.ReplaceAll(r.config.Trace, "%n", "0") + suffix
+	name := r.file(suffix)
 	if err := atomicfile.File(name, func(f io.Writer) error { return t.WritePerfetto(f) }); err != nil {
 		r.log.Warn("the trace was not written", "error", err)
 	}
+}
+
+// file is where a trace goes; that of a second job of the process has a number.
+func (r *recorder) file(suffix string) string {
+	name := strings.ReplaceAll(r.config.Trace, "%n", "0")
+	if r.number > 1 {
+		name += fmt.Sprintf(".%d", r.number)
+	}
+	return name + suffix
 }
 
 // report says which rank came late, and which link is slow. It was asked for, so it is shown at the usual level.

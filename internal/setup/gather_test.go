@@ -1,0 +1,24 @@
+package setup
+
+import (
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework/config"
+)
+
+// Jobs of one process write files of their own.
+func TestFilesOfTraces(t *testing.T) {
+	for want, r := range map[string]recorder{
+		"a.perfetto":          {number: 1, config: config.Observe{Trace: "a.perfetto"}},
+		"a-0.perfetto.2":      {number: 2, config: config.Observe{Trace: "a-%n.perfetto"}},
+		"a.perfetto.3.rank-5": {number: 3, config: config.Observe{Trace: "a.perfetto"}},
+	} {
+		suffix := ""
+		if r.number == 3 {
+			suffix = ".rank-5"
+		}
+		if got := r.file(suffix); got != want {
+			t.Errorf("%q: expected %q", got, want)
+		}
+	}
+}
