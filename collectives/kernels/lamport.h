@@ -205,6 +205,65 @@ MSCCLPP_DEVICE void lamport_allreduce_twoshot(const LLArgs& a, uint64_t epoch) {
   }
 }
 
+// Every rank sends each rank its slice, and reduces its own.
+template <class T, ReduceOp Op, uint32_t N>
+MSCCLPP_DEVICE void lamport_reducescatter(const LLArgs& a, uint64_t epoch) {
+  using C = LamportCarrier<T>;
+  using Data = typename C::Data;
+  const char* in = static_cast<const char*>(a.input);
+  char* out = static_cast<char*>(a.output);
+  const uint64_t bytes = a.count * sizeof(T);
+  const bool whole = C::aligned(in) && C::aligned(in + bytes), whole_out = C::aligned(out);
+  const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
+  const LamportLaunch<T, N> ll(a, epoch);
+  if (units == 0) return;
+  MSCCLPP_ROLLED
+  for (uint32_t u = first; u < units; u += step) {
+    ll.scatter(u, [](uint32_t) MSCCLPP_LAMBDA { return true; }, [&](uint32_t p) MSCCLPP_LAMBDA { return C::load(in + p * bytes, u, bytes, whole); });
+  }
+  ll.sent();
+  const auto s = scalars_of<T>(a);
+  MSCCLPP_ROLLED
+  for (uint32_t u = first; u < units; u += step) {
+    Sum<T, Op, Data> sum;
+    if (!ll.take(u, C::load(in + a.rank * bytes, u, bytes, whole), [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
+    ll.met();
+    C::save(out, u, bytes, whole_out, sum.result(s));
+  }
+}
+
+// All others send to the root. Among each other, and to them, ranks send a unit of zeros: in each epoch every rank has to
+// receive something from every other one.
+template <class T, ReduceOp Op, uint32_t N>
+MSCCLPP_DEVICE void lamport_reduce(const LLArgs& a, uint64_t epoch) {
+  using C = LamportCarrier<T>;
+  using Data = typename C::Data;
+  const char* in = static_cast<const char*>(a.input);
+  char* out = static_cast<char*>(a.output);
+  const uint64_t bytes = a.count * sizeof(T);
+  const bool whole = C::aligned(in), whole_out = C::aligned(out);
+  const uint32_t units = C::units(bytes), step = global_threads(), root = a.signature.root;
+  const LamportLaunch<T, N> ll(a, epoch);
+  if (units == 0) return;
+  if (a.rank != root) {
+    MSCCLPP_ROLLED
+    for (uint32_t u = global_thread(); u < units; u += step) ll.send(root, u, C::load(in, u, bytes, whole));
+  }
+  if (global_thread() == 0) {
+    ll.scatter(0, [&](uint32_t p) MSCCLPP_LAMBDA { return p != root; }, [](uint32_t) MSCCLPP_LAMBDA { return Data{}; });
+  }
+  ll.sent();
+  const auto s = scalars_of<T>(a);
+  MSCCLPP_ROLLED
+  for (uint32_t u = global_thread(); u < (a.rank == root ? units : 1); u += step) {
+    Sum<T, Op, Data> sum;
+    const Data own = a.rank == root ? C::load(in, u, bytes, whole) : Data{};
+    if (!ll.take(u, own, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
+    ll.met();
+    if (a.rank == root) C::save(out, u, bytes, whole_out, sum.result(s));
+  }
+}
+
 // The code of a launch: for one operation and number of ranks, or for any.
 template <ReduceOp Op, uint32_t N>
 struct LamportCode {
@@ -218,8 +277,10 @@ MSCCLPP_DEVICE void with_code(const LLArgs& a, Body body) {
 #if MSCCLPP_OVERLAPS || MSCCLPP_TARGET_CHECK
   if constexpr (Frequent<T>::kYes) {
     if (a.op == kSum) {
-      if (a.ranks == 4) return body(LamportCode<kSum, 4>());
-      if (a.ranks == 8) return body(LamportCode<kSum, 8>());
+      if constexpr (kLeast <= 4) {
+        if (a.ranks == 4) return body(LamportCode<kSum, 4>());
+        if (a.ranks == 8) return body(LamportCode<kSum, 8>());
+      }
       if constexpr (kLeast <= 2) {
         if (a.ranks == 2) return body(LamportCode<kSum, 2>());
       }

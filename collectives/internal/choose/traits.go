@@ -82,6 +82,7 @@ var algorithms = []algorithm{
 	{name: "twoshot_ll128", of: kinds(collective.AllReduce, collective.Reduce), cost: model.TwiceByLines},
 	{name: "oneshot_lamport", of: ofAllReduce}, // the model does not know them: they are for types with a NaN
 	{name: "twoshot_lamport", of: ofAllReduce},
+	{name: "direct_lamport", of: kinds(collective.ReduceScatter, collective.Reduce)},
 	{name: "direct_ll8", of: ofSlots, cost: model.OnceByWords},
 	{name: "direct_ll128", of: ofSlots, cost: model.OnceByLines},
 	{name: "stream_ll128", of: ofAll, cost: model.Stream},

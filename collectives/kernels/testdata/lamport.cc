@@ -13,14 +13,20 @@ namespace {
 
 constexpr uint32_t kCalls = 6;
 constexpr uint64_t kCounts[kCalls] = {1, 130, 0, 257, 16, 129};
-constexpr uint64_t kMost = 257 + 16, kSlot = 4096;
+constexpr uint64_t kMost = 257 * kLLRanks + 16, kSlot = 4096;
 
-template <class T, bool kTwice>
+enum Shape { kOneShot, kTwoShot, kScatter, kRooted };
+
+template <class T, Shape kShape>
 void kernel(const LLArgs& a) {
-  if constexpr (kTwice) {
-    MSCCLPP_LAMPORT(lamport_allreduce_twoshot, T, 4, a)
-  } else {
+  if constexpr (kShape == kOneShot) {
     MSCCLPP_LAMPORT(lamport_allreduce, T, 2, a)
+  } else if constexpr (kShape == kTwoShot) {
+    MSCCLPP_LAMPORT(lamport_allreduce_twoshot, T, 4, a)
+  } else if constexpr (kShape == kScatter) {
+    MSCCLPP_LAMPORT(lamport_reducescatter, T, 2, a)
+  } else {
+    MSCCLPP_LAMPORT(lamport_reduce, T, 16, a)
   }
 }
 
@@ -58,7 +64,7 @@ double value<double>(uint32_t rank, uint32_t call, uint64_t i) {
 template <class T>
 bool is_nan(T v) { return widen_element(v) != widen_element(v); }
 
-template <class T, bool kTwice>
+template <class T, Shape kShape>
 void collective(check::Job& job, uint32_t ranks, Check check, uint32_t op) {
   const uint64_t area = ranks * sizeof(Mailbox), half = ranks * kSlot;
   std::vector<char*> scratch;
@@ -69,7 +75,7 @@ void collective(check::Job& job, uint32_t ranks, Check check, uint32_t op) {
   std::vector<Sequence> s(ranks);
   std::vector<std::vector<T*>> out(ranks);
   for (uint32_t r = 0; r < ranks; ++r) {
-    s[r].kernel = kernel<T, kTwice>;
+    s[r].kernel = kernel<T, kShape>;
     s[r].stream = job.alloc<GridBarrier>(1);
     State* state = job.alloc<State>(1);
     for (uint32_t k = 0; k < kCalls; ++k) {
@@ -89,11 +95,13 @@ void collective(check::Job& job, uint32_t ranks, Check check, uint32_t op) {
       a.element = sizeof(T);
       a.scale = 2;
       a.signature.count = a.count;
+      a.signature.root = k % ranks;
+      const uint64_t given = kShape == kScatter ? a.count * ranks : a.count;
       for (uint32_t p = 0; p < ranks; ++p) a.scratch[p] = reinterpret_cast<uint64_t>(scratch[p]);
       const uint32_t shift = k == 3 ? r % 3 : 0;  // ranks need not be aligned alike
       T* in = job.alloc<T>(kMost) + shift;
-      for (uint64_t i = 0; i < a.count; ++i) in[i] = value<T>(r, k, i);
-      out[r].push_back(k % 2 == 1 ? in : job.alloc<T>(kMost) + shift);
+      for (uint64_t i = 0; i < given; ++i) in[i] = value<T>(r, k, i);
+      out[r].push_back(k % 2 == 1 ? in + (kShape == kScatter ? r * a.count : 0) : job.alloc<T>(kMost) + shift);
       a.input = in;
       a.output = out[r][k];
     }
@@ -102,17 +110,18 @@ void collective(check::Job& job, uint32_t ranks, Check check, uint32_t op) {
   job.run();
   for (uint32_t r = 0; r < ranks; ++r) {
     for (uint32_t k = 0; k < kCalls; ++k) {
+      if (kShape == kRooted && r != k % ranks) continue;
       for (uint64_t i = 0; i < kCounts[k]; ++i) {
         Accumulator<T> want = 0;
         bool nan = false;
         for (uint32_t p = 0; p < ranks; ++p) {
-          const T x = value<T>(p, k, i);
+          const T x = value<T>(p, k, kShape == kScatter ? r * kCounts[k] + i : i);
           nan = nan || is_nan(x);
           want += widen_element(x) * (op == kPreMulSum ? 2 : 1);
         }
         if (op == kAvg) want /= static_cast<Accumulator<T>>(ranks);
         const T expected = narrow_element<T>(want), got = out[r][k][i];
-        const bool same = memcmp(&got, &expected, sizeof(T)) == 0, alike = memcmp(&got, &out[0][k][i], sizeof(T)) == 0;
+        const bool same = memcmp(&got, &expected, sizeof(T)) == 0, alike = kShape >= kScatter || memcmp(&got, &out[0][k][i], sizeof(T)) == 0;
         job.expect(alike && (nan ? is_nan(got) : same), "rank %u of %u, call %u, element %llu", r, ranks, k, (unsigned long long)i);
       }
     }
@@ -122,14 +131,14 @@ void collective(check::Job& job, uint32_t ranks, Check check, uint32_t op) {
   }
 }
 
-template <class T, bool kTwice>
+template <class T, Shape kShape>
 void all(check::Job& job) {
-  collective<T, kTwice>(job, 4, kCheckCompare, kSum);
-  collective<T, kTwice>(job, 3, kCheckPublish, kSum);
-  collective<T, kTwice>(job, 2, kCheckNever, kSum);
-  collective<T, kTwice>(job, 8, kCheckNever, kSum);
-  collective<T, kTwice>(job, 3, kCheckNever, kAvg);
-  collective<T, kTwice>(job, 2, kCheckNever, kPreMulSum);
+  collective<T, kShape>(job, 4, kCheckCompare, kSum);
+  collective<T, kShape>(job, 3, kCheckPublish, kSum);
+  collective<T, kShape>(job, 2, kCheckNever, kSum);
+  collective<T, kShape>(job, 8, kCheckNever, kSum);
+  collective<T, kShape>(job, 3, kCheckNever, kAvg);
+  collective<T, kShape>(job, 2, kCheckNever, kPreMulSum);
 }
 
 // A packet carries everything but the sentinel as it is, and in its place a NaN.
@@ -177,7 +186,8 @@ void packets(check::Job& job) {
 
 }  // namespace
 
-MSCCLPP_CHECK_MAIN({"oneshot bf16", all<bf16, false>}, {"twoshot bf16", all<bf16, true>}, {"oneshot f64", all<double, false>},
+MSCCLPP_CHECK_MAIN({"oneshot bf16", all<bf16, kOneShot>}, {"twoshot bf16", all<bf16, kTwoShot>}, {"oneshot f64", all<double, kOneShot>},
+                   {"reduce-scatter bf16", all<bf16, kScatter>}, {"reduce bf16", all<bf16, kRooted>},
                    {"packets", [](check::Job& job) {
                       packets<float>(job);
                       packets<f16>(job);
