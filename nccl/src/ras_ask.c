@@ -11,7 +11,8 @@
 #include "ras.h"
 #include "ras_socket.h"
 
-enum { AT_A_TIME = 64, MOST_RANKS = 1 << 20 };
+/* Bounds of what an answer may make this process do: ranks of one process, and of one communicator. */
+enum { AT_A_TIME = 64, MOST_RANKS = 1 << 16, MOST_OF_ONE = 1 << 16 };
 
 /* grown makes room for one more element of a list. */
 static void* grown(void* list, size_t n, size_t size) {
@@ -163,7 +164,8 @@ static void take(struct ras_state* s, struct asking* a) {
   for (uint32_t i = 0; i < head.ranks; i++) {
     memcpy(&r, a->answer + sizeof head + i * sizeof r, sizeof r);
     r.host[sizeof r.host - 1] = 0;
-    if (r.rank >= 0 && r.rank < r.nranks) add_rank(s, &r);
+    if (r.host[strspn(r.host, "0123456789abcdefABCDEF.:")]) r.host[0] = 0; /* no address: it goes into a report */
+    if (r.rank >= 0 && r.rank < r.nranks && r.nranks <= MOST_OF_ONE) add_rank(s, &r);
   }
 }
 
