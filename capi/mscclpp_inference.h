@@ -23,8 +23,13 @@ typedef struct {
 mscclpp_result_t mscclpp_workspace_create(mscclpp_comm_t comm, const mscclpp_workspace_options_t *options, mscclpp_workspace_t *workspace);
 mscclpp_result_t mscclpp_workspace_free(mscclpp_workspace_t workspace);
 
-/* How rows are normalized: x / sqrt(mean(x^2) + epsilon) * weight, or (x - mean(x)) / sqrt(var(x) + epsilon) * weight. */
-enum { MSCCLPP_RMS_NORM = 0, MSCCLPP_LAYER_NORM = 1 };
+/* How rows are normalized: x / sqrt(mean(x^2) + epsilon) * weight, or (x - mean(x)) / sqrt(var(x) + epsilon) * weight, or not at all. */
+enum { MSCCLPP_RMS_NORM = 0, MSCCLPP_LAYER_NORM = 1, MSCCLPP_NO_NORM = 2 };
+
+/* Which rows the buffers of a rank have: all; or of residual and residual_out those that the rank owns (reduce-scatter, norm,
+ * all-gather); or of the output, too (reduce-scatter, norm); or of all but the output, and inputs are not added up (norm, all-gather); or
+ * all, and there is no communication. A rank owns ceil(tokens / ranks) rows, rank 0 the first ones; of the last ranks some may own fewer. */
+enum { MSCCLPP_ALL_ROWS, MSCCLPP_OWN_RESIDUAL, MSCCLPP_OWN_ROWS, MSCCLPP_OWN_INPUT, MSCCLPP_LOCAL_ROWS };
 
 /* An output is quantized to 8-bit floats or integers: a normalized element, rounded to the type of the input, divided by a
  * scale. Per token the scale of a row is written, its largest magnitude over 448 or 127; per tensor one scale is given. */
@@ -45,12 +50,17 @@ typedef struct {
   void *output, *residual_out;  /* the norm, which may be input; the sum with the residual, which may be residual */
   float *scales;                /* one for each row: of quantization per token, else NULL */
   const float *scale;           /* of quantization per tensor, else NULL */
+  int32_t rows;                 /* of the enumeration above; without it all rows */
+  int32_t reserved;             /* 0 */
 } mscclpp_norm_call_t;
-#define MSCCLPP_NORM_CALL_INIT {sizeof(mscclpp_norm_call_t), NULL, 0, 0, MSCCLPP_BFLOAT16, 0, 0, 0, 1e-6f, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
+#define MSCCLPP_NORM_CALL_INIT {sizeof(mscclpp_norm_call_t), NULL, 0, 0, MSCCLPP_BFLOAT16, 0, 0, 0, 1e-6f, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0}
 
 /* mscclpp_all_reduce_norm adds up the inputs of all ranks and the residual, and normalizes the rows of that. Results are the same
  * on all ranks, bit for bit. All ranks pass the same numbers, and the same residual, weight and bias. Buffers are rows without
- * gaps, aligned to 16 bytes. On the host it returns when this rank is done; on a GPU when the work is on the stream. */
+ * gaps, aligned to 16 bytes. On the host it returns when this rank is done; on a GPU when the work is on the stream.
+ *
+ * With MSCCLPP_NO_NORM weight is NULL, and residual_out may be. The next kernel of the stream may begin before this one has ended, if it
+ * was launched with programmatic stream serialization: it waits (griddepcontrol.wait) before it uses what this one reads or writes. */
 mscclpp_result_t mscclpp_all_reduce_norm(mscclpp_workspace_t workspace, const mscclpp_norm_call_t *call);
 
 /* Experts: rows of tokens go to the ranks whose experts the tokens have chosen, and weighted sums of their rows come back. An object

@@ -38,6 +38,20 @@ func TestUncaughtException(t *testing.T) {
 	}
 }
 
+// A rank that is killed ends the fused all-reduce and norm of the others, who learn whom they have lost.
+func TestKilledInFusedNorm(t *testing.T) {
+	p := newest(t, "nothing else", anyPython)
+	text, err := run(t, p, 3, nil, "tests/failures.py", "killed_in_norm")
+	if err == nil {
+		t.Error("the job has succeeded")
+	}
+	for _, want := range []string{"rank 0 is done\n", "rank 2 is done\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing:\n%s", want, text)
+		}
+	}
+}
+
 // Ctrl-C ends a call that waits within a second.
 func TestKeyboardInterrupt(t *testing.T) {
 	root := tree(t)

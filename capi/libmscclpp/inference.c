@@ -17,7 +17,7 @@ mscclpp_result_t mscclpp_workspace_create(mscclpp_comm_t comm, const mscclpp_wor
 mscclpp_result_t mscclpp_all_reduce_norm(mscclpp_workspace_t workspace, const mscclpp_norm_call_t *call) {
   mscclpp_norm_call_t c = MSCCLPP_NORM_CALL_INIT;
   if (call == NULL) return failed(MSCCLPP_INVALID, "all_reduce_norm: the call is NULL");
-  mscclpp_result_t r = structure(&c, sizeof c, sizeof c, call, "mscclpp_norm_call_t");
+  mscclpp_result_t r = structure(&c, sizeof c, offsetof(mscclpp_norm_call_t, rows), call, "mscclpp_norm_call_t");
   if (r != MSCCLPP_SUCCESS) return r;
   SETUP(mscclppGoAllReduceNorm((uintptr_t)workspace, &c, failure_here()));
 }

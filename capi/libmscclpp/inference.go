@@ -42,7 +42,7 @@ func mscclppGoAllReduceNorm(h C.uintptr_t, c *C.mscclpp_norm_call_t, f *C.struct
 		return fail(f, fmt.Errorf("%w: all_reduce_norm: %d rows of %d elements: expected at most %d", framework.ErrInvalid, c.tokens, c.hidden, math.MaxInt32))
 	}
 	call := inference.NormCall{
-		Norm: inference.Norm(c.norm), Quantization: inference.Quantization(c.quantization), Shots: inference.Shots(c.shots),
+		Norm: inference.Norm(c.norm), Quantization: inference.Quantization(c.quantization), Shots: inference.Shots(c.shots), Rows: inference.Rows(c.rows),
 		Type: kernel.DataType(c._type), Tokens: int(c.tokens), Hidden: int(c.hidden), Epsilon: float32(c.epsilon),
 		Input: c.input, Residual: c.residual, Weight: c.weight, Bias: c.bias, Output: c.output, ResidualOut: c.residual_out,
 		Scales: unsafe.Pointer(c.scales), Scale: unsafe.Pointer(c.scale), Stream: device.Stream(uintptr(c.stream)),

@@ -76,6 +76,7 @@ class NormCall(ctypes.Structure):
         ("size", c_size_t), ("stream", c_void_p), ("tokens", c_size_t), ("hidden", c_size_t), ("type", c_int32), ("norm", c_int32),
         ("quantization", c_int32), ("shots", c_int32), ("epsilon", c_float), ("input", c_void_p), ("residual", c_void_p),
         ("weight", c_void_p), ("bias", c_void_p), ("output", c_void_p), ("residual_out", c_void_p), ("scales", c_void_p), ("scale", c_void_p),
+        ("rows", c_int32), ("reserved", c_int32),
     ]
 
 

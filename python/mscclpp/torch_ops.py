@@ -15,9 +15,9 @@ import torch
 import torch.distributed as dist
 
 from . import _errors, _torch_group, _types
-from .inference import Quantization, Workspace
+from .inference import Norm, Quantization, Rows, Workspace
 
-__all__ = ["disable", "enable"]
+__all__ = ["disable", "enable", "fused"]
 
 _CODES = {torch.float16: _types.data_type("float16"), torch.bfloat16: _types.data_type("bfloat16"), torch.float32: _types.data_type("float32")}
 _spaces: dict = {}  # by name of the group, and kind of device
@@ -77,15 +77,17 @@ def _check(input, residual, weight, bias=None) -> None:
             raise _errors.invalid(f"all_reduce_rms_norm: {name} with strides {tuple(tensor.stride())}: expected rows without gaps; make a copy first")
 
 
-def _run(group, input, residual, weight, epsilon, output, residual_out, norm=0, bias=None, quantization=0, scales=None, scale=None) -> None:
-    hidden = weight.numel()
-    at = {"input": input.data_ptr(), "weight": weight.data_ptr(), "output": output.data_ptr(), "residual_out": residual_out.data_ptr()}
-    for name, tensor in (("residual", residual), ("bias", bias), ("scales", scales), ("scale", scale)):
+def _run(group, input, residual, weight, epsilon, output, residual_out, norm=0, bias=None, quantization=0, scales=None, scale=None,
+         rows=Rows.ALL, tokens=None) -> None:
+    hidden = input.shape[-1]
+    at = {"input": input.data_ptr(), "output": output.data_ptr()}
+    for name, tensor in (("weight", weight), ("residual", residual), ("bias", bias), ("residual_out", residual_out), ("scales", scales), ("scale", scale)):
         if tensor is not None:
             at[name] = tensor.data_ptr()
     stream = torch.cuda.current_stream(input.device).cuda_stream if input.is_cuda else 0
-    tokens = input.numel() // hidden if hidden else 0
-    _space(group, input)._norm(at, tokens, hidden, _CODES[input.dtype], epsilon, norm, quantization, 0, stream)
+    if tokens is None:
+        tokens = input.numel() // hidden if hidden else 0
+    _space(group, input)._norm(at, tokens, hidden, _CODES[input.dtype], epsilon, norm, quantization, 0, stream, rows)
 
 
 @torch.library.custom_op("mscclpp::all_reduce_rms_norm", mutates_args=())
@@ -166,3 +168,133 @@ def all_reduce_rms_norm_quant(input: torch.Tensor, residual: torch.Tensor | None
 def _(input, residual, weight, epsilon, dtype, scale, group):
     _check(input, residual, weight)
     return _quantized(input, scale, _kind(dtype, scale))
+
+
+def _size(group: str) -> tuple[int, int]:
+    """Return this rank's number and the size of a group."""
+    if _name(group) == "":
+        return dist.get_rank(), dist.get_world_size()
+    found = torch.distributed.distributed_c10d._resolve_process_group(group)
+    return dist.get_rank(found), dist.get_world_size(found)
+
+
+def _rows(name: str, rows: Rows, tokens: int, group: str, **tensors) -> dict[str, int]:
+    """Return how many rows the buffers of this rank have, and refuse tensors with others."""
+    found = rows.of(tokens, *_size(group))
+    for what, tensor in tensors.items():
+        if tensor is None:
+            continue
+        if tensor.dim() != 2 or tensor.shape[0] != found[what]:
+            raise _errors.invalid(f"{name}: {what} has shape {tuple(tensor.shape)}: expected {found[what]} rows, as this rank's of {tokens}")
+        if not tensor.is_contiguous() or tensor.dtype not in _CODES:
+            raise _errors.invalid(f"{name}: {what} has {tensor.dtype}, strides {tuple(tensor.stride())}: expected float16, bfloat16 or float32, and rows without gaps")
+    return found
+
+
+def _like(tensor, rows: int, dtype=None):
+    return torch.empty((rows, tensor.shape[-1]), dtype=dtype or tensor.dtype, device=tensor.device)
+
+
+@torch.library.custom_op("mscclpp::reduce_scatter_rms_norm", mutates_args=())
+def reduce_scatter_rms_norm(input: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, epsilon: float,
+                            group: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the rank's own rows of the norm of the sum and the residual, and of that sum. The residual has the rank's own rows."""
+    output, residual_out = _scattered(input, residual, weight, group)
+    _run(group, input, residual, weight, epsilon, output, residual_out, rows=Rows.OWN_ROWS)
+    return output, residual_out
+
+
+def _scattered(input, residual, weight, group):
+    rows = _rows("reduce_scatter_rms_norm", Rows.OWN_ROWS, input.shape[0], group, input=input, residual=residual)
+    _check(input, None, weight)
+    return _like(input, rows["output"]), _like(input, rows["residual"])
+
+
+@reduce_scatter_rms_norm.register_fake
+def _(input, residual, weight, epsilon, group):
+    return _scattered(input, residual, weight, group)
+
+
+@torch.library.custom_op("mscclpp::reduce_scatter_rms_norm_all_gather", mutates_args=())
+def reduce_scatter_rms_norm_all_gather(input: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, epsilon: float,
+                                       group: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return all rows of the norm of the sum and the residual, and the rank's own rows of that sum, as the residual has them."""
+    output, residual_out = _kept(input, residual, weight, group)
+    _run(group, input, residual, weight, epsilon, output, residual_out, rows=Rows.OWN_RESIDUAL)
+    return output, residual_out
+
+
+def _kept(input, residual, weight, group):
+    rows = _rows("reduce_scatter_rms_norm_all_gather", Rows.OWN_RESIDUAL, input.shape[0], group, input=input, residual=residual)
+    _check(input, None, weight)
+    return torch.empty_like(input), _like(input, rows["residual"])
+
+
+@reduce_scatter_rms_norm_all_gather.register_fake
+def _(input, residual, weight, epsilon, group):
+    return _kept(input, residual, weight, group)
+
+
+@torch.library.custom_op("mscclpp::all_gather_quant", mutates_args=())
+def all_gather_quant(input: torch.Tensor, tokens: int, dtype: torch.dtype, scale: torch.Tensor | None, group: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return all of so many rows quantized, and their scales. The input has the rank's own rows."""
+    output, scales = _gathered(input, tokens, dtype, scale, group)
+    kind = _kind(dtype, scale)
+    _run(group, input, None, None, 0.0, output, None, norm=Norm.NONE, quantization=kind, scales=scales if scale is None else None, scale=scale,
+         rows=Rows.OWN_INPUT, tokens=tokens)
+    return output, scales
+
+
+def _gathered(input, tokens, dtype, scale, group):
+    _rows("all_gather_quant", Rows.OWN_INPUT, tokens, group, input=input)
+    kind = _kind(dtype, scale)
+    if scale is not None and (scale.dtype != torch.float32 or scale.numel() != 1 or scale.device != input.device):
+        raise _errors.invalid(f"all_gather_quant: scale has {scale.dtype}, {scale.numel()} elements on {scale.device}: expected one float32 beside input")
+    scales = torch.empty((tokens, 1), dtype=torch.float32, device=input.device) if scale is None else scale.clone()
+    return _like(input, tokens, _OUTPUTS[kind]), scales
+
+
+@all_gather_quant.register_fake
+def _(input, tokens, dtype, scale, group):
+    return _gathered(input, tokens, dtype, scale, group)
+
+
+# The parts of all_reduce_rms_norm, for what stands between them. The kernel behind either may begin early, and fetch its weights.
+@torch.library.custom_op("mscclpp::all_reduce", mutates_args=())
+def all_reduce(input: torch.Tensor, group: str) -> torch.Tensor:
+    """Return the sum of the inputs of all ranks, in their order."""
+    _check(input, None, None)
+    output = torch.empty_like(input)
+    _run(group, input, None, None, 0.0, output, None, norm=Norm.NONE)
+    return output
+
+
+@all_reduce.register_fake
+def _(input, group):
+    _check(input, None, None)
+    return torch.empty_like(input)
+
+
+@torch.library.custom_op("mscclpp::add_rms_norm", mutates_args=())
+def add_rms_norm(input: torch.Tensor, residual: torch.Tensor | None, weight: torch.Tensor, epsilon: float, group: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the RMSNorm of input and residual, and their sum, without communication."""
+    _check(input, residual, weight)
+    output, residual_out = torch.empty_like(input), torch.empty_like(input)
+    _run(group, input, residual, weight, epsilon, output, residual_out, rows=Rows.LOCAL)
+    return output, residual_out
+
+
+@add_rms_norm.register_fake
+def _(input, residual, weight, epsilon, group):
+    _check(input, residual, weight)
+    return torch.empty_like(input), torch.empty_like(input)
+
+
+def fused(backend: str | object = "inductor"):
+    """Return a backend for torch.compile that puts all_reduce_rms_norm in the place of an all-reduce, an addition and rms_norm.
+
+    The group is one for which enable was called; others are left alone, and so are graphs that are made for training.
+    """
+    from . import _torch_fusion
+
+    return _torch_fusion.backend(backend, lambda group, device: (_name(group), device.type) in _spaces)

@@ -1,7 +1,9 @@
 """Jobs in which something goes wrong; the argument says what. Ranks that are to notice it say so."""
 
 import array
+import ctypes
 import os
+import signal
 import sys
 import threading
 import time
@@ -56,6 +58,26 @@ def uncaught():
         return
     kept = mscclpp.Communicator()
     raise ValueError("that nobody catches")
+
+
+def killed_in_norm():
+    """Rank 1 is killed while the others are in the fused all-reduce and norm: they learn who it was."""
+    from mscclpp.inference import Workspace
+
+    def row():
+        raw = (ctypes.c_byte * (64 * 4 + 16))()
+        skip = -ctypes.addressof(raw) % 16
+        return memoryview(raw).cast("B")[skip:skip + 64 * 4].cast("f")
+
+    def calls(comm):
+        with Workspace(comm, 1 << 20) as space:
+            x, residual, weight, out, total = (row() for _ in range(5))
+            space.all_reduce_norm(x, residual, weight, out, total)
+            if rank == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            space.all_reduce_norm(x, residual, weight, out, total)
+
+    waits(calls)
 
 
 def leaves():

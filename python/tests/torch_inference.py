@@ -80,6 +80,73 @@ def traced():
         torch.library.opcheck(getattr(ops, name).default, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
+def rows():
+    """Operators whose tensors have the rank's own rows, of as many as there are for all ranks and not, and the parts of the fused one."""
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        for tokens, hidden in ((7, 64), (1, 264), (6, 1032)):
+            parts, residual, weight, _ = inputs(dtype, tokens, hidden)
+            share = -(-tokens // size)
+            own = slice(min(tokens, rank * share), min(tokens, (rank + 1) * share))
+            total = sum(p.double() for p in parts) + residual.double()
+            want = rms(total, weight)
+            out, summed = ops.reduce_scatter_rms_norm(parts[rank], residual[own], weight, EPSILON, "")
+            check_rows("reduce-scatter", (out, want[own]), (summed, total[own]), dtype)
+            out, summed = ops.reduce_scatter_rms_norm_all_gather(parts[rank], residual[own], weight, EPSILON, "")
+            check_rows("reduce-scatter, all-gather", (out, want), (summed, total[own]), dtype)
+            close("all-reduce", ops.all_reduce(parts[rank], ""), total - residual.double(), dtype)
+            out, summed = ops.add_rms_norm(parts[rank], residual, weight, EPSILON, "")
+            local = parts[rank].double() + residual.double()
+            check_rows("local", (out, rms(local, weight)), (summed, local), dtype)
+            for kind, scale in ((torch.float8_e4m3fn, None), (torch.int8, None), (torch.int8, torch.tensor([0.05]))):
+                q, scales = ops.all_gather_quant(residual[own], tokens, kind, scale, "")
+                assert q.shape == residual.shape and scales.numel() == (tokens if scale is None else 1), (q.shape, scales.shape)
+                slack = (0.07 if kind == torch.float8_e4m3fn else 0) * residual.double().abs() + scales.double() * 0.51
+                limit = 127 * scales.double() if kind == torch.int8 else 448 * scales.double()
+                assert ((q.double() * scales.double() - residual.double().clamp(-limit, limit)).abs() <= slack).all(), (kind, scale)
+
+
+def check_rows(what, out, summed, dtype):
+    for got, expected in (out, summed):
+        assert got.shape == expected.shape, (what, got.shape, expected.shape)
+        if got.numel():
+            close(what, got, expected, dtype, 2)
+
+
+def fusion():
+    """The pass puts the operator in the place of the pattern, where it is one, and results stay."""
+    import torch.distributed._functional_collectives as functional
+
+    parts, residual, weight, _ = inputs(torch.bfloat16, 5, 128)
+    group = dist.group.WORLD
+
+    def layer(x, r, w):
+        s = functional.all_reduce(x * 1, "sum", group) + r
+        return torch.nn.functional.rms_norm(s, (128,), w, EPSILON), s
+
+    def swapped(x, r, w):
+        s = r + functional.all_reduce(x * 1, "sum", group)
+        return torch.nn.functional.rms_norm(s, (128,), weight=w, eps=EPSILON) * 2, s * 3
+
+    def largest(x, r, w):
+        s = functional.all_reduce(x * 1, "max", group) + r
+        return torch.nn.functional.rms_norm(s, (128,), w, EPSILON), s
+
+    def used(x, r, w):
+        t = functional.all_reduce(x * 1, "sum", group)
+        s = t + r
+        return torch.nn.functional.rms_norm(s, (128,), w, EPSILON), s + t
+
+    for function, times, x, r, w in ((layer, 1, parts[rank], residual, weight), (swapped, 1, parts[rank], residual, weight), (largest, 0, parts[rank], residual, weight),
+                                     (used, 0, parts[rank], residual, weight), (layer, 0, parts[rank].double(), residual.double(), weight.double())):
+        torch._dynamo.reset()
+        fused = mscclpp.torch_ops.fused("aot_eager")
+        with torch.no_grad():
+            got, want = torch.compile(function, backend=fused, fullgraph=True)(x, r, w), function(x, r, w)
+        assert fused.replaced == times, (function.__name__, fused.replaced, times)
+        for a, b in zip(got, want):
+            assert torch.allclose(a.float(), b.float(), 2e-2, 2e-2), function.__name__
+
+
 def refusals():
     x, w = torch.zeros(4, 64, dtype=torch.bfloat16), torch.ones(64, dtype=torch.bfloat16)
     quant = ops.all_reduce_rms_norm_quant
@@ -91,6 +158,8 @@ def refusals():
         ("weight has", lambda: ops.all_reduce_rms_norm(x, None, w[:8], EPSILON, "")),
         ("float8_e4m3fn or int8", lambda: quant(x, None, w, EPSILON, torch.float8_e5m2, None, "")),
         ("one float32", lambda: quant(x, None, w, EPSILON, torch.int8, w, "")),
+        ("residual has shape (4, 64)", lambda: ops.reduce_scatter_rms_norm(x, x, w, EPSILON, "")),
+        ("input has shape (4, 64)", lambda: ops.all_gather_quant(x, 64, torch.int8, None, "")),
         ("overlap", lambda: ops.all_reduce_rms_norm_(x, x, w, EPSILON, "")),
         ("enable was called", lambda: ops.all_reduce_rms_norm(x, None, w, EPSILON, "nosuch")),
     ):
@@ -105,7 +174,9 @@ def refusals():
 mscclpp.torch_ops.enable(device="cpu", scratch_bytes=1 << 20)
 mscclpp.torch_ops.enable(device="cpu")
 results()
+rows()
 traced()
+fusion()
 refusals()
 mscclpp.torch_ops.disable()
 dist.destroy_process_group()

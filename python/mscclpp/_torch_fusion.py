@@ -1,0 +1,118 @@
+"""The pattern pass for torch.compile: an all-reduce, the addition of a residual and rms_norm become one operator."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+
+_ADDS = (operator.add, operator.iadd, torch.add, "add", "add_")
+_NORMS = (torch.nn.functional.rms_norm, torch.rms_norm)
+
+
+def _is(node, targets) -> bool:
+    return isinstance(node, torch.fx.Node) and node.op in ("call_function", "call_method") and node.target in targets
+
+
+def _sum_of_ranks(node):
+    """Return the all-reduce behind a node, if it is one of functional collectives that adds up."""
+    functional = torch.ops._c10d_functional
+    waits, reduces = (functional.wait_tensor, functional.wait_tensor.default), (functional.all_reduce, functional.all_reduce.default)
+    if not _is(node, waits):
+        return None
+    reduce = node.args[0]
+    if not _is(reduce, reduces) or reduce.kwargs or len(reduce.args) != 3 or str(reduce.args[1]).lower() != "sum" or len(reduce.users) != 1:
+        return None
+    return reduce
+
+
+def _value(node):
+    meta = node.meta.get("example_value", node.meta.get("val")) if isinstance(node, torch.fx.Node) else None
+    return meta if isinstance(meta, torch.Tensor) else None
+
+
+def _norm_arguments(node):
+    """Return the shape, the weight and epsilon of a norm, however they are passed."""
+    names = ("input", "normalized_shape", "weight", "eps")
+    found = dict(zip(names, node.args)) | dict(node.kwargs)
+    return found.get("input"), found.get("normalized_shape"), found.get("weight"), found.get("eps")
+
+
+def _served(x, residual, weight, shape) -> bool:
+    """Whether the operator takes these tensors."""
+    values = [_value(n) for n in (x, residual, weight)]
+    if any(v is None for v in values) or len(shape) != 1 or values[2].dim() != 1:
+        return False
+    first, second, third = values
+    return (first.dtype in (torch.float16, torch.bfloat16, torch.float32) and first.dtype == second.dtype == third.dtype and first.shape == second.shape
+            and first.shape[-1] == shape[0] == third.shape[0] and shape[0] % 8 == 0 and all(v.is_contiguous() for v in values))
+
+
+def _operands(added):
+    """Yield the sum over ranks, and what is added to it."""
+    if len(added.args) != 2 or added.kwargs:
+        return
+    for a, b in (added.args, added.args[::-1]):
+        waited = a
+        reduce = _sum_of_ranks(waited)
+        if reduce is not None and len(waited.users) == 1 and isinstance(b, torch.fx.Node):
+            yield reduce, waited, b
+
+
+def fuse(graph: torch.fx.GraphModule, enabled) -> int:
+    """Replace what there is of the pattern, and return how often. enabled says whether a group on a kind of device has the operator."""
+    count = 0
+    for norm in list(graph.graph.nodes):
+        if not _is(norm, _NORMS):
+            continue
+        added, shape, weight, epsilon = _norm_arguments(norm)
+        if not _is(added, _ADDS) or weight is None or not isinstance(shape, (tuple, list, torch.Size)):
+            continue
+        for reduce, waited, residual in _operands(added):
+            x, group = reduce.args[0], reduce.args[2]
+            if not _served(x, residual, weight, shape) or not isinstance(group, str) or not enabled(group, _value(x).device):
+                continue
+            # torch's default: the distance between numbers of the type.
+            epsilon = torch.finfo(_value(x).dtype).eps if epsilon is None else epsilon
+            with graph.graph.inserting_before(added):
+                both = graph.graph.call_function(torch.ops.mscclpp.all_reduce_rms_norm.default, (x, residual, weight, epsilon, group))
+                out, total = (graph.graph.call_function(operator.getitem, (both, i)) for i in (0, 1))
+            # The weight may be computed between the addition and the norm: then the pattern stays.
+            if _behind(graph.graph, weight, both):
+                for node in (total, out, both):
+                    graph.graph.erase_node(node)
+                continue
+            norm.replace_all_uses_with(out)
+            added.replace_all_uses_with(total)
+            for node in (norm, added, waited, reduce):
+                graph.graph.erase_node(node)
+            count += 1
+            break
+    if count:
+        graph.graph.lint()
+        graph.recompile()
+    return count
+
+
+def _behind(graph, node, other) -> bool:
+    """Whether a node comes behind another one."""
+    for n in graph.nodes:
+        if n is node:
+            return False
+        if n is other:
+            return True
+    return False
+
+
+def backend(inner, enabled):
+    """Return a backend that fuses, and hands the graph on."""
+    from torch._dynamo.backends.registry import lookup_backend
+
+    inner = lookup_backend(inner) if isinstance(inner, str) else inner
+
+    def compile(graph, example_inputs, **options):
+        compile.replaced += 0 if torch.is_grad_enabled() else fuse(graph, enabled)
+        return inner(graph, example_inputs, **options)
+
+    compile.replaced = 0
+    return compile
