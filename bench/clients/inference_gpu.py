@@ -28,6 +28,7 @@ GOALS = {(8192, 1): 2.7, (8192, 4): 3.0, (8192, 16): 3.8, (8192, 64): 6.1, (8192
 ops = torch.ops.mscclpp
 NAMES = {torch.bfloat16: "bf16", torch.float16: "f16"}
 rows = []
+KEPT = []  # tensors of the graphs that are measured: a graph has addresses alone
 
 
 def data(dtype, tokens, hidden, seed):
@@ -127,6 +128,7 @@ def graphs(tokens, hidden, dtype):
     yield "nccl+norm", graph_of(nccl, STEPS)
     yield "nccl", graph_of(plain, STEPS)
     shared = symmetric(x)
+    KEPT.append((x, residual, weight, scales, eight, shared))
     if shared is not None:
         yield "torch", graph_of(torch_symmetric, STEPS)
 
@@ -146,6 +148,7 @@ def symmetric(like):
 
 
 def measure(tokens, hidden, dtype):
+    KEPT.clear()
     named = dict(graphs(tokens, hidden, dtype))
     times = {name: [] for name in named}
     for graph in named.values():
