@@ -10,7 +10,8 @@ namespace mscclpp {
 namespace inference {
 
 #if !MSCCLPP_TARGET_CPU
-constexpr uint32_t kMoeRoom = 1024;  // words of a block; not fewer than it has threads
+constexpr uint32_t kMoeRoom = 1024;     // words of a block; not fewer than it has threads, and those below
+constexpr uint32_t kMoePeers = 2 * 64;  // the last ones have the addresses of peers' memory
 
 struct MoeBlock {
   const MoeArgs& a;
@@ -58,15 +59,19 @@ struct MoeBlock {
     return got;
   }
 
-  // begin waits until all ranks have read what is in this launch's half.
+  // begin waits until all ranks have read what is in this launch's half. Addresses of peers are loaded meanwhile, for all threads.
   MSCCLPP_DEVICE bool begin() {
     const uint64_t before = at.launch_before();
+    char** table = reinterpret_cast<char**>(words + kMoeRoom - kMoePeers);
+    at.peers = a.peers;
     for (uint32_t r = tid; r < a.ranks; r += nthreads) {
+      table[r] = a.peers[r];
       const uint64_t* word = at.ack(kind, r, a.rank);
       if (r == a.rank || load_acquire(word) >= before) continue;
       ok = MSCCLPP_ACQUIRED(wait_brief(a.control, at.site(kMoeAcks, r, before), [word, before] { return MSCCLPP_POLL(word) >= before; })) && ok;
     }
     ok = block_sync_and(ok);
+    at.peers = table;
     return ok;
   }
 
@@ -141,6 +146,7 @@ MSCCLPP_DEVICE void moe_run(const MoeArgs& a, uint32_t kind) {
   work.ok = load_relaxed_device(&s->left) == 0;  // threads of a block that differ meet at the same barriers
   const uint32_t roles = (sends ? 1 + a.headers_by + a.counters + a.senders : 0) + (receives ? 1 + a.collectors : 0);
   for (uint32_t b = block_id(); b < roles; b += grid_dim()) {
+    work.at.peers = a.peers;
     moe_role(work, b);
     work.ok = block_sync_and(work.ok);
   }
@@ -149,6 +155,7 @@ MSCCLPP_DEVICE void moe_run(const MoeArgs& a, uint32_t kind) {
   if (fetch_add_acq_rel_device(&s->finished, 1u) != grid_dim() - 1) return;
   store_relaxed_device(&s->finished, 0u);
   if (receives && load_relaxed_device(&s->left) == 0) {
+    work.at.peers = a.peers;
     for (uint32_t r = 0; r < a.ranks; ++r) store_release(work.at.ack(kind, a.rank, r), launch);
   }
   if (sends) store_release_device(&s->sent[kind], launch);

@@ -92,11 +92,11 @@ struct Dispatch : MoeBlock {
   // Headers name the rows of a token's experts among those of this rank, which counts them.
   MSCCLPP_DEVICE void headers(uint32_t first) {
     const uint32_t width = nthreads < kMoeMostTopK ? nthreads : kMoeMostTopK, lane = tid % width, slice = tid / width, slices = nthreads / width;
-    if (!begin()) return;
     for (uint32_t t = first; t < a.tokens; t += a.headers_by) {
       for (uint32_t k0 = 0; k0 < a.top_k; k0 += width) {
         const uint32_t k = k0 + lane, i = t * a.top_k + k;
         const int64_t e = k < a.top_k && slice < slices ? at.index(i) : -1;
+        if (t == first && k0 == 0 && !begin()) return;
         const bool real = at.real(e);
         words[tid] = real ? matches(slice, i, slices, e) : 0;
         block_sync();

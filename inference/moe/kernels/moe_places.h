@@ -21,13 +21,14 @@ MSCCLPP_DEVICE uint32_t moe_number(uint64_t launch) { return static_cast<uint32_
 
 struct MoePlaces {
   const MoeArgs& a;
+  char* const* peers;
   uint64_t launch;
   uint32_t number, turn;
 
-  MSCCLPP_DEVICE MoePlaces(const MoeArgs& args, uint64_t count) : a(args), launch(count), number(moe_number(count)), turn(count % 2 == 0 ? 1u : 0u) {}
+  MSCCLPP_DEVICE MoePlaces(const MoeArgs& args, uint64_t count) : a(args), peers(args.peers), launch(count), number(moe_number(count)), turn(count % 2 == 0 ? 1u : 0u) {}
 
   MSCCLPP_DEVICE bool has(uint32_t flag) const { return (a.flags & flag) != 0; }
-  MSCCLPP_DEVICE char* of(uint32_t rank) const { return a.peers[rank]; }
+  MSCCLPP_DEVICE char* of(uint32_t rank) const { return peers[rank]; }
   MSCCLPP_DEVICE uint64_t token_of(uint32_t from, uint32_t t) const { return static_cast<uint64_t>(turn * a.ranks + from) * a.most_tokens + t; }
 
   // Rank `from` writes these into the memory of rank `at`.
