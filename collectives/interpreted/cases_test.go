@@ -46,7 +46,7 @@ func set(t testing.TB, s *interpret.Session, e *entry, x shape) (*job, [][][]byt
 	case e.algorithm() == "few_ll128" || e.algorithm() == "ll128" || e.name == "mscclpp_transfers_chunk":
 		j := newJob(t, s, x, x.bytes*uint64(x.ranks), x.bytes*uint64(x.ranks))
 		return j, j.setMessages(t, e)
-	case e.name == "mscclpp_barrier_signal":
+	case e.name == "mscclpp_barrier_signal" || e.name == "mscclpp_barrier_switch":
 		j := newJob(t, s, x, x.bytes*uint64(x.launches), x.bytes)
 		return j, j.setBarriers(t, e)
 	}

@@ -44,6 +44,7 @@ type shape struct {
 	chunk       uint64 // at most so many bytes in a step; 0: as many as fit
 	caller      int    // when its kernel runs
 	placed      bool   // inputs and outputs are parts of the window
+	window      uint64 // bytes of data of the window; 0: windowBytes
 }
 
 // job is the memory and the arguments of one case, as the engine would have them.
@@ -60,6 +61,9 @@ func at(base uint64, rank int) uint64 { return base + uint64(rank)*rankStride }
 // newJob maps memory for buffers of these sizes.
 func newJob(t testing.TB, s *interpret.Session, x shape, in, out uint64) *job {
 	t.Helper()
+	if x.window == 0 {
+		x.window = windowBytes
+	}
 	j := &job{shape: x, session: s, in: in, out: out}
 	var err error
 	mailboxes := uint64(kernelargs.MaxLanes*x.ranks) * kernelargs.MailboxBytes
@@ -79,7 +83,7 @@ func newJob(t testing.TB, s *interpret.Session, x shape, in, out uint64) *job {
 			bytes uint64
 		}{
 			{"scratch", atScratch, j.geometry.Total}, {"state", atState, kernelargs.StateBytes}, {"control", atControl, uint64(unsafe.Sizeof(kernel.WaitControl{}))},
-			{"input", atInput, j.mapped(in)}, {"output", atOutput, j.mapped(out)}, {"source", atSource, in * uint64(x.launches)}, {"result", atResult, out * uint64(x.launches)}, {"spare", atSpare, j.pipeBytes()}, {"copy", atCopy, windowBytes + packetBytes + 128}, {"counter", atCounter, 8},
+			{"input", atInput, j.mapped(in)}, {"output", atOutput, j.mapped(out)}, {"source", atSource, in * uint64(x.launches)}, {"result", atResult, out * uint64(x.launches)}, {"spare", atSpare, j.pipeBytes()}, {"copy", atCopy, x.window + packetBytes + 128}, {"counter", atCounter, 8},
 		} {
 			if m.bytes > 0 {
 				must(t, m.name, s.Memory(r, fmt.Sprintf("%s-of-rank-%d", m.name, r), at(m.base, r), m.bytes))
@@ -87,7 +91,7 @@ func newJob(t testing.TB, s *interpret.Session, x shape, in, out uint64) *job {
 		}
 		j.common = append(j.common, j.commonOf(r))
 	}
-	j.windowOver(t, "window", atWindow, windowBytes+packetBytes+128, atCopy)
+	j.windowOver(t, "window", atWindow, x.window+packetBytes+128, atCopy)
 	if x.placed {
 		j.windowOver(t, "window-of-inputs", atWindow+toInput, j.mapped(in), atInput)
 		j.windowOver(t, "window-of-outputs", atWindow+toOutput, j.mapped(out), atOutput)
@@ -133,9 +137,9 @@ func (j *job) commonOf(rank int) kernelargs.Common {
 	return c
 }
 
-func (j *job) window(rank int) kernel.SwitchChannelHandle {
+func (j *job) handle(rank int) kernel.SwitchChannelHandle {
 	return kernel.SwitchChannelHandle{
-		Local: uintptr(at(atCopy, rank)), Window: atWindow, Bytes: windowBytes, Flag: windowBytes + packetBytes, Expected: uintptr(at(atCounter, rank)),
+		Local: uintptr(at(atCopy, rank)), Window: atWindow, Bytes: j.window, Flag: j.window + packetBytes, Expected: uintptr(at(atCounter, rank)),
 		Control: uintptr(at(atControl, rank)), Rank: uint32(rank), Ranks: uint32(j.ranks),
 	}
 }
@@ -147,7 +151,7 @@ func (j *job) args(e *entry, rank int, count uint64, n int) *kernelargs.Args {
 	traits := choose.TraitsOf(e.algorithm(), kind)
 	a := &kernelargs.Args{
 		Common: j.common[rank], Input: uintptr(at(atInput, rank)), Output: uintptr(at(atOutput, rank)), Count: count,
-		Chunk: j.geometry.StageSlot, Type: uint32(e.dtype), Op: uint32(j.op), Root: j.root(), Element: uint32(element), Scale: 1, Window: j.window(rank),
+		Chunk: j.geometry.StageSlot, Type: uint32(e.dtype), Op: uint32(j.op), Root: j.root(), Element: uint32(element), Scale: 1, Window: j.handle(rank),
 		Memory: traits.Memories(1, 2),
 	}
 	if j.placed {
