@@ -265,15 +265,13 @@ func set[T any](b *builder, at, i int, v T) {
 }
 
 // write copies bytes to the beginning of memory of a device.
-func write(d device.Device, m device.Memory, data []byte) error { return writeAt(d, m.Addr(), data) }
-
-func writeAt(d device.Device, addr uintptr, data []byte) error {
+func write(d device.Device, m device.Memory, data []byte) error {
 	if w, ok := d.(interface {
 		WriteAt(data []byte, addr uintptr) error
 	}); ok {
-		return w.WriteAt(data, addr)
+		return w.WriteAt(data, m.Addr())
 	}
-	copy(unsafe.Slice((*byte)(at(addr)), len(data)), data)
+	copy(device.Bytes(m), data)
 	return nil
 }
 

@@ -16,8 +16,6 @@ type tables struct {
 	operands []operand
 	ids      []uint32
 	meetings int // device barriers
-
-	reductions map[int]*schema.Op // those of the operations that reduce, as in the file
 }
 
 // slotOf numbers the buffers of all ranks.
@@ -31,27 +29,21 @@ type decoder struct {
 	plan  *schema.Plan
 	gpu   *schema.GPU
 	block *schema.Block
-	first int      // of the block's operations
 	begun []uint32 // ports of the block that were asked for transfers since they were flushed last
 }
 
 func decode(p *schema.Plan, rank int) (*tables, error) {
-	d := &decoder{tables: tables{reductions: map[int]*schema.Op{}}, plan: p, gpu: &p.GPUs[rank]}
+	d := &decoder{plan: p, gpu: &p.GPUs[rank]}
 	for b := range d.gpu.Blocks {
 		d.block, d.begun = &d.gpu.Blocks[b], nil
 		first, operands, ids := len(d.ops), len(d.operands), len(d.ids)
-		d.first = first
 		if err := d.list(d.block.Ops); err != nil {
 			return nil, err
 		}
 		if len(d.begun) > 0 { // the next launch may write what ports still read
 			d.emit(op{Kind: opFlush, Flags: overPort, Number: uint32(len(d.block.Ops))}, d.begun)
 		}
-		for n := len(d.ops); n > first && d.ops[n-1].Kind == opNop && d.ops[n-1].Flags == 0; n = len(d.ops) {
-			d.ops = d.ops[:n-1] // the end of a launch joins the threads, too
-		}
-		d.blocks = append(d.blocks, block{First: uint32(first), Count: uint32(len(d.ops) - first), Operands: uint32(operands),
-			OperandCount: uint32(len(d.operands) - operands), IDs: uint32(ids), IDCount: uint32(len(d.ids) - ids)})
+		d.blocks = append(d.blocks, block{uint32(first), uint32(len(d.ops) - first), uint32(operands), uint32(len(d.operands) - operands), uint32(ids), uint32(len(d.ids) - ids)})
 	}
 	return &d.tables, nil
 }
@@ -82,7 +74,7 @@ func (d *decoder) one(o *schema.Op, number uint32) error {
 	}
 	switch o.Name {
 	case schema.Nop:
-		d.join(x)
+		d.emit(x, nil)
 	case schema.Barrier:
 		x.Kind, x.Blocks = opBarrier, uint32(o.Blocks)
 		d.meetings = max(d.meetings, o.Barrier+1)
@@ -102,13 +94,6 @@ func (d *decoder) one(o *schema.Op, number uint32) error {
 		return d.data(o, x)
 	}
 	return nil
-}
-
-// join emits a join of the block's threads, unless they are together: behind another join, and at the beginning.
-func (d *decoder) join(x op) {
-	if n := len(d.ops); n > d.first && (d.ops[n-1].Kind != opNop || d.ops[n-1].Flags != x.Flags) {
-		d.emit(x, nil)
-	}
 }
 
 // between are signals and waits of channels.
@@ -163,10 +148,6 @@ func (d *decoder) pipeline(o *schema.Op, x op) error {
 // data is an operation with operands.
 func (d *decoder) data(o *schema.Op, x op) error {
 	src, dst := d.operandsOf(o)
-	if o.Channel() != schema.Port && copies(o.Name) {
-		d.move(o, x, src, dst)
-		return nil
-	}
 	x.Operands, x.Sources, x.Destinations = uint32(len(d.operands)), uint16(len(src)), uint16(len(dst))
 	d.operands = append(append(d.operands, src...), dst...)
 	if o.Name.Packets() {
@@ -182,6 +163,8 @@ func (d *decoder) data(o *schema.Op, x op) error {
 		return d.transfer(o, x, src)
 	}
 	switch o.Name {
+	case schema.Copy, schema.Put, schema.Pws, schema.Pwsf, schema.Get, schema.GroupStore:
+		x.Kind = opMove
 	case schema.Re, schema.Res, schema.Rre, schema.Rres, schema.GroupReduceStore, schema.GroupReduce:
 		x.Kind = opReduce
 	case schema.CopyPkt, schema.PutPkt:
@@ -195,10 +178,11 @@ func (d *decoder) data(o *schema.Op, x op) error {
 	default:
 		return fmt.Errorf("%w: no such operation", framework.ErrUnsupported)
 	}
-	if x.Kind == opReduce || x.Kind == opReducePackets {
-		d.reductions[len(d.ops)] = o
-	}
 	d.emit(x, nil)
+	if o.Name == schema.Pws || o.Name == schema.Pwsf {
+		d.emit(op{Number: x.Number}, nil)
+		d.emit(op{Kind: opSignal, Number: x.Number}, d.channels(o))
+	}
 	return nil
 }
 

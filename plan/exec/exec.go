@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -17,7 +16,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/plan/schema"
-	"github.com/mscclpp-go/mscclpp/plan/verify"
 )
 
 // New prepares a plan. It is collective: all ranks of the communicator pass the same plan.
@@ -25,7 +23,7 @@ func New(ctx context.Context, c *comm.Communicator, p *schema.Plan) (*Executor, 
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
-	e := &Executor{setting: setting{comm: c, plan: p}, sum: hash(p), host: c.Device().Info().Device == framework.Host}
+	e := &Executor{setting: setting{comm: c, plan: p}, sum: sha256.Sum256(p.Encode(0)), host: c.Device().Info().Device == framework.Host}
 	var mistake error
 	if len(p.GPUs) != c.Size() {
 		mistake = invalid("plan %s is for %d ranks: expected one for %d", p.Name, len(p.GPUs), c.Size())
@@ -38,7 +36,6 @@ func New(ctx context.Context, c *comm.Communicator, p *schema.Plan) (*Executor, 
 		return nil, err
 	}
 	e.use, e.tables = u, all[c.Rank()]
-	e.completed = sync.OnceValues(func() (map[*schema.Op]bool, error) { return verify.Completing(p) })
 	if err := e.find(); err != nil {
 		return nil, err
 	}
@@ -48,9 +45,6 @@ func New(ctx context.Context, c *comm.Communicator, p *schema.Plan) (*Executor, 
 	e.list()
 	return e, nil
 }
-
-// hash tells plans apart.
-func hash(p *schema.Plan) [sha256.Size]byte { return sha256.Sum256(p.Encode(0)) }
 
 // agree compares the plans of all ranks.
 func (e *Executor) agree(ctx context.Context, mistake error) error {
@@ -86,12 +80,8 @@ func (e *Executor) check(c *Call) (chunk uint64, err error) {
 	switch {
 	case e.closed:
 		return 0, fmt.Errorf("%w: plan %s: the executor was closed", framework.ErrClosed, e.plan.Name)
-	case c.Op > kernel.Avg:
-		return 0, invalid("plan %s: %v: expected sum, prod, min, max or avg", e.plan.Name, c.Op)
-	case c.Op == kernel.Avg:
-		if err := e.divides(); err != nil {
-			return 0, err
-		}
+	case c.Op > kernel.Max:
+		return 0, invalid("plan %s: %v: expected sum, prod, min or max", e.plan.Name, c.Op)
 	}
 	if err := e.accepts(c.Type, c.Packet); err != nil {
 		return 0, err

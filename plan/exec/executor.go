@@ -10,7 +10,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/internal/streamorder"
-	"github.com/mscclpp-go/mscclpp/plan/schema"
 )
 
 // Packet is the format of packets, in bytes of one.
@@ -34,9 +33,6 @@ type Executor struct {
 	unlist func() // takes the executor out of lists of the communicator
 
 	running atomic.Bool
-
-	completed func() (map[*schema.Op]bool, error) // reductions that an average divides
-	divided   bool                                // the tables say so
 
 	mu      sync.Mutex
 	arenas  []*arena

@@ -40,7 +40,6 @@ const (
 	ofPackets
 	inPipeline
 	met
-	completes
 )
 
 type op struct {
@@ -72,7 +71,7 @@ type window struct {
 	_             uint32
 }
 
-type block struct{ First, Count, Operands, OperandCount, IDs, IDCount, Met, _ uint32 }
+type block struct{ First, Count, Operands, OperandCount, IDs, IDCount uint32 }
 
 // Sizes of what is in memory of the device alone.
 const (
@@ -88,8 +87,7 @@ type state struct {
 	Unused   uint32
 	Left     uint32
 	Apart    uint32
-	_        uint32
-	_        [5]uint64 // the kernel notes there which calls the peers know
+	_        [11]uint32
 }
 
 // args is the argument of the kernel: tables, and a call.

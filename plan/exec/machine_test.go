@@ -12,11 +12,9 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/check"
 	"github.com/mscclpp-go/mscclpp/plan/library"
 	"github.com/mscclpp-go/mscclpp/plan/schema"
-	"github.com/mscclpp-go/mscclpp/plan/verify"
 )
 
 // tableFile collects plans for the program of plan/kernels/testdata.
@@ -37,7 +35,7 @@ func table[T any](f *tableFile, list []T) {
 
 // add appends a plan as the executor decodes it, for chunks of so many bytes.
 // With direct, buffers are reached where notices say.
-func (f *tableFile) add(t *testing.T, p *schema.Plan, chunk uint64, packet Packet, direct bool, op kernel.Op) {
+func (f *tableFile) add(t *testing.T, p *schema.Plan, chunk uint64, packet Packet, direct bool) {
 	t.Helper()
 	u, all, err := inspect(p)
 	if err != nil {
@@ -49,15 +47,8 @@ func (f *tableFile) add(t *testing.T, p *schema.Plan, chunk uint64, packet Packe
 	if !known || u.alias {
 		code = 2
 	}
-	f.numbers(uint64(len(p.GPUs)), chunk, min(chunk, s.scratchChunk), s.half, s.scratch, uint64(packet), code, uint64(p.Alignment), map[bool]uint64{true: 1}[direct], uint64(op))
+	f.numbers(uint64(len(p.GPUs)), chunk, min(chunk, s.scratchChunk), s.half, s.scratch, uint64(packet), code, uint64(p.Alignment), map[bool]uint64{true: 1}[direct])
 	for r, x := range all {
-		if op == kernel.Avg {
-			last, err := verify.Completing(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			x.divide(last)
-		}
 		b := buffersOf(&p.GPUs[r], chunk)
 		f.numbers(s.in[r], s.out[r], s.bytes[r], b.in, b.out)
 		table(f, x.blocks)
@@ -82,7 +73,7 @@ func (f *tableFile) add(t *testing.T, p *schema.Plan, chunk uint64, packet Packe
 	}
 }
 
-// The kernel in the emulator, with all reductions, and blocks of several threads as on a GPU: under seeded schedules, and with ThreadSanitizer.
+// The kernel in the emulator, with blocks of several threads as on a GPU: under seeded schedules, and with ThreadSanitizer.
 func TestMachineWithThreads(t *testing.T) {
 	f := &tableFile{}
 	var plans []*schema.Plan
@@ -93,7 +84,6 @@ func TestMachineWithThreads(t *testing.T) {
 		}
 		plans = append(plans, p)
 	}
-	ours := len(plans)
 	for _, name := range []string{"groups_with_barrier", "alltoall_semaphore", "allreduce_switch", "allgather_packet_ring"} {
 		p, err := schema.ReadFile("../verify/testdata/right/" + name + ".json")
 		if err != nil {
@@ -103,12 +93,8 @@ func TestMachineWithThreads(t *testing.T) {
 	}
 	f.numbers(uint64(2 * len(plans)))
 	for i, p := range plans {
-		first, second := kernel.Sum, kernel.Sum
-		if p.Collective == "allreduce" && i < ours {
-			first, second = kernel.Op(i), kernel.Avg
-		}
-		f.add(t, p, 48, LL16, i%2 == 0, first)
-		f.add(t, p, 16*uint64(p.Alignment)/4, LL8, i%2 == 1, second)
+		f.add(t, p, 48, LL16, i%2 == 0)
+		f.add(t, p, 16*uint64(p.Alignment)/4, LL8, i%2 == 1)
 	}
 	file := filepath.Join(t.TempDir(), "tables")
 	if err := os.WriteFile(file, f.bytes, 0o600); err != nil {

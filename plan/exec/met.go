@@ -1,8 +1,6 @@
 package exec
 
 import (
-	"slices"
-
 	"github.com/mscclpp-go/mscclpp/plan/schema"
 )
 
@@ -72,21 +70,6 @@ func meets(p *schema.Plan, all []*tables, mates [][]bool) {
 	}
 	for o := range candidates {
 		o.Flags |= met
-	}
-	for _, t := range all {
-		t.begin()
-	}
-}
-
-// begin counts how many operations at the beginning of each list are left out, with the joins between them.
-func (t *tables) begin() {
-	for b := range t.blocks {
-		list := t.ops[t.blocks[b].First:][:t.blocks[b].Count]
-		n := slices.IndexFunc(list, func(o op) bool { return o.Kind != opNop && o.Flags&met == 0 })
-		if n < 0 {
-			n = len(list)
-		}
-		t.blocks[b].Met = uint32(n)
 	}
 }
 

@@ -90,7 +90,6 @@ MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
     if (o.kind == kNop) {
       if (!block_sync_and(ok)) return kLeft;
     } else if (ok || o.kind == kBarrier) {
-      if (o.kind == kSignal && c.op + 1 < (c.pipe != 0 ? c.pipe + ops[c.pipe - 1].inner : count)) enter(m, ops[c.op + 1], c);
       if (step<T>(m, o, c, unit, ok) != kDone) {
         if (o.kind == kBarrier) return kLeft;
         ok = false;  // this thread is done, and goes on to the next join of the block
@@ -107,16 +106,26 @@ MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
 
 #if MSCCLPP_PLAN_TURNS
 
+// The calls of this rank as its peers know them, in words that the state of a rank on the host has left.
+struct Told {
+  uint64_t signature;
+  uint64_t since;  // the first launch with it
+  uint64_t slot;   // of the notice that says so
+};
+inline Told& told_of(State* s) { return *reinterpret_cast<Told*>(s->pad + 1); }
+static_assert(offsetof(State, pad) % 8 == 4, "the words are aligned");
+static_assert(sizeof(Told) + sizeof(uint32_t) <= sizeof(State{}.pad), "the words have room");
+
 // A rank tells those whose memory is reached which call this is. Without windows a notice holds until the next one: a rank that repeats
 // its calls stores nothing that its peers have in their caches.
 inline void announce(const PlanArgs& a, uint64_t launch) {
-  State* s = a.state;
+  Told& told = told_of(a.state);
   uint64_t slot = launch & 1;
   if (a.windows == nullptr) {
-    if (s->since != 0 && s->signature == a.signature) return;
-    slot = (s->slot + 1) & 1;
+    if (told.since != 0 && told.signature == a.signature) return;
+    slot = (told.slot + 1) & 1;
   }
-  s->signature = a.signature, s->since = launch, s->slot = slot;
+  told = Told{a.signature, launch, slot};
   for (uint32_t r = 0; r < a.ranks; ++r) {
     Notice* notice = a.peers[r];
     if (notice == nullptr) continue;
@@ -149,7 +158,7 @@ inline uint32_t apart(const PlanArgs& a, uint64_t launch) {
     const bool later = second <= launch && (first > launch || second > first);
     const auto& notice = both[later ? 1 : 0];
     const uint64_t since = later ? second : first;
-    if (since == 0 || since > launch || since < a.state->since) continue;
+    if (since == 0 || since > launch || since < told_of(a.state).since) continue;
     if (load_acquire(&notice.signature) != a.signature && load_acquire(&notice.launch) == since) return r + 1;
   }
   return 0;
@@ -172,10 +181,7 @@ inline void execute(const PlanArgs& a) {
   const uint64_t launch = s->launches + 1;
   Machine m(a, launch);
   announce(a, launch);
-  for (uint32_t b = 0; b < a.block_count; ++b) {
-    a.cursors[b] = Cursor();
-    if (a.windows != nullptr) a.cursors[b].op = a.blocks[b].met;
-  }
+  for (uint32_t b = 0; b < a.block_count; ++b) a.cursors[b] = Cursor();
   uint32_t running = a.block_count, idle = 0, met = a.ranks;
   if (a.windows != nullptr) {
     met = 0;
@@ -285,35 +291,22 @@ MSCCLPP_DEVICE void order() {
 
 constexpr uint32_t kTold = 3;  // words of a notice
 
-// A thread needs this to tell a rank of its launch, and to hear of that of the rank. It loads the one of its first word while the kernel before this one runs.
-struct Mate {
-  Notice* peer;
-  Window window;
-};
-MSCCLPP_DEVICE Mate mate_of(const Machine& m, uint32_t i) {
-  const PlanArgs& a = m.a;
-  if (a.windows == nullptr || i >= kTold * a.ranks) return Mate{};
-  return Mate{a.peers[i / kTold], a.windows[i / kTold]};
-}
-
-MSCCLPP_DEVICE void announce(const Machine& m, const Mate& first, uint64_t launch) {
+MSCCLPP_DEVICE void announce(const Machine& m, uint64_t launch) {
   const PlanArgs& a = m.a;
   order();
   for (uint32_t i = m.tid; i < kTold * a.ranks; i += m.nthreads) {
-    const uint32_t k = i % kTold;
-    Notice* peer = i == m.tid ? first.peer : mate_of(m, i).peer;
-    if (peer == nullptr) continue;
-    writePacket(packets_of(peer->packets[launch & 1][k]), k == 0 ? a.signature : k == 1 ? a.input_offset : a.output_offset, m.flag);
+    const uint32_t r = i / kTold, k = i - kTold * r;
+    if (a.peers[r] == nullptr) continue;
+    writePacket(packets_of(a.peers[r]->packets[launch & 1][k]), k == 0 ? a.signature : k == 1 ? a.input_offset : a.output_offset, m.flag);
   }
 }
 
 // Threads wait for the notices of the ranks, and write down where their buffers are.
-MSCCLPP_DEVICE bool meet(const Machine& m, const Mate& first, Slot* slots, uint64_t launch) {
+MSCCLPP_DEVICE bool meet(const Machine& m, Slot* slots, uint64_t launch) {
   const PlanArgs& a = m.a;
   for (uint32_t i = m.tid; i < kTold * a.ranks; i += m.nthreads) {
     const uint32_t r = i / kTold, k = i - kTold * r;
-    const Window w = i == m.tid ? first.window : a.windows[r];
-    if (w.mate == 0) continue;
+    if (a.windows[r].mate == 0) continue;
     const LL16Packet* p = packets_of(a.notice[r].packets[launch & 1][k]);
     const uint32_t flag = m.flag;
     const WaitSite site{a.kernel, m.block << 20 | 0xfffffu, r, launch};
@@ -321,7 +314,7 @@ MSCCLPP_DEVICE bool meet(const Machine& m, const Mate& first, Slot* slots, uint6
     if (!wait_brief(a.control, site, [p, flag, &told]() MSCCLPP_PLAN_LAMBDA { return pollPacket(p, flag, told); })) return false;
     (void)load_acquire(reinterpret_cast<const uint64_t*>(p));  // data is read behind it, which polls do not order
     if (k != 0) {
-      slots[3 * r + k - 1].address = (k == 1 ? w.input : w.output) + told;
+      slots[3 * r + k - 1].address = (k == 1 ? a.windows[r].input : a.windows[r].output) + told;
     } else if (told != a.signature) {
       store_relaxed_device(&a.state->apart, r + 1);
       return false;
@@ -338,7 +331,6 @@ MSCCLPP_DEVICE void execute(const PlanArgs& a) {
   m.block = block_id();
   m.list = a.blocks[m.block];
   Room* room = furnish(m);
-  const Mate mate = mate_of(m, m.tid);
   await_previous();
   release_next();
   State* s = a.state;
@@ -351,9 +343,9 @@ MSCCLPP_DEVICE void execute(const PlanArgs& a) {
   }
   bool ok = load_relaxed_device(&s->left) == 0;
   if (a.windows != nullptr) {
-    if (m.block == 0 && ok) announce(m, mate, launch);
+    if (m.block == 0 && ok) announce(m, launch);
     Slot* slots = room != nullptr ? room->slots : a.resolved + m.block * 3 * a.ranks;
-    ok = ok && meet(m, mate, slots, launch);
+    ok = ok && meet(m, slots, launch);
     m.slots = slots;
   }
   ok = block_sync_and(ok);
@@ -362,7 +354,6 @@ MSCCLPP_DEVICE void execute(const PlanArgs& a) {
     block_sync();
   }
   Cursor c = {};
-  if (a.windows != nullptr) c.op = m.list.met;
   bool moved = false;
   const Outcome out = ok ? run<T>(m, c, moved) : kLeft;
   if (m.tid != 0) return;

@@ -172,10 +172,8 @@ struct Machine {
   }
   MSCCLPP_DEVICE uint64_t offset(const Operand& x, const Range& r) const { return a.slots[x.slot].offset + place(x, r); }
 
-  // An average is a sum that the last reduction divides.
   MSCCLPP_DEVICE Reduction reduction_of(const Op& o) const {
-    const ReduceOp op = static_cast<ReduceOp>(o.reduction != 0 ? o.reduction - 1u : a.op);
-    return reduction(op == kAvg && (o.flags & kCompletes) == 0 ? kSum : op, 1, a.ranks);
+    return reduction(static_cast<ReduceOp>(o.reduction != 0 ? o.reduction - 1u : a.op));
   }
 
   // Waits on a GPU; on the host reports whether there is something to wait for.

@@ -31,8 +31,7 @@ enum Flag : uint16_t {
   kThenSignal = 4,   // of puts
   kOfPackets = 8,    // operands know no turns of pipelines
   kInPipeline = 16,
-  kMet = 32,         // says no more than that a rank has begun its launch: with windows ranks tell each other so before
-  kCompletes = 64    // of reductions: its results have every rank's part, and an average divides them
+  kMet = 32          // says no more than that a rank has begun its launch: with windows ranks tell each other so before
 };
 
 struct Op {
@@ -94,10 +93,8 @@ struct Block {
   uint32_t operand_count;
   uint32_t ids;       // the first of its channels and semaphores
   uint32_t id_count;
-  uint32_t met;       // how many operations at the beginning are left out with windows
-  uint32_t pad;
 };
-static_assert(sizeof(Block) == 32, "layout");
+static_assert(sizeof(Block) == 24, "layout");
 
 // Where a block is. On the host blocks take turns on one thread, so that it is kept in memory.
 struct Cursor {
@@ -123,15 +120,11 @@ static_assert(sizeof(Meeting) == 8, "layout");
 
 // In device memory, private to the rank: replays of a graph go on where the last launch ended.
 struct State {
-  uint64_t launches;   // that have ended, on the host
+  uint64_t launches;  // that have ended, on the host
   uint32_t unused;
-  uint32_t left;       // not 0: a launch was left before its end
-  uint32_t apart;      // 1 + a rank that is in another call
-  uint32_t pad;
-  uint64_t signature;  // of this rank's calls as its peers know them, on the host…
-  uint64_t since;      // …the first launch with it…
-  uint64_t slot;       // …and the slot of the notice that says so
-  uint64_t pads[2];
+  uint32_t left;      // not 0: a launch was left before its end
+  uint32_t apart;     // 1 + a rank that is in another call
+  uint32_t pad[11];
 };
 static_assert(sizeof(State) == 64, "layout");
 

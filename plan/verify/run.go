@@ -28,7 +28,6 @@ type run struct {
 
 	races
 	trace    *tracer
-	given    map[*schema.Op]uint8 // by reductions; nil where nobody asks
 	wrong    string
 	distance int // of a send and receive, plus 1
 }
