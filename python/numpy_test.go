@@ -16,3 +16,8 @@ func TestNumPy(t *testing.T) {
 func TestNumPyInference(t *testing.T) {
 	done(t, newest(t, "NumPy", func(p interpreter) bool { return p.NumPy }), 3, "tests/inference_numpy.py")
 }
+
+// Dispatch and combine are right on arrays of NumPy, and refuse those that are too small.
+func TestNumPyExperts(t *testing.T) {
+	done(t, newest(t, "NumPy", func(p interpreter) bool { return p.NumPy }), 3, "tests/moe_numpy.py")
+}
