@@ -209,7 +209,7 @@ func TestBuffersElsewhere(t *testing.T) {
 // A rank that ends while kernels of the others wait for it: they leave soon, the error
 // names it, and everything can be closed.
 func TestPeerEndsWhileKernelsWait(t *testing.T) {
-	for _, algorithm := range []string{"oneshot_ll8", "oneshot_lamport", "twoshot_lamport", "twoshot_ll128", "zerocopy", "twophase_chunk", "copy"} {
+	for _, algorithm := range []string{"oneshot_ll8", "oneshot_lamport", "twoshot_ll128", "zerocopy", "twophase_chunk", "copy"} {
 		t.Run(algorithm, func(t *testing.T) {
 			job(t, 3, collectives.Options{}, func(ctx context.Context, r *rank) error {
 				m, err := r.memory(ctx, 4<<20)
@@ -384,7 +384,7 @@ func TestReplays(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		algorithms := []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", "oneshot_lamport", "twoshot_lamport", "zerocopy", "copy"}
+		algorithms := []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", "oneshot_lamport", "zerocopy", "copy"}
 		const count, bytes = 500, 500 * 4
 		at := func(i int) uintptr { return m.Addr() + uintptr(i)<<12 }
 		all := func() error {

@@ -29,9 +29,9 @@ func TestLamportSums(t *testing.T) {
 	}
 	calls := []call{
 		{"oneshot_lamport", 5, kernel.Float16, kernel.Sum}, {"oneshot_lamport", 30_000, kernel.Float32, kernel.Sum},
-		{"twoshot_lamport", 3, kernel.Float16, kernel.Avg}, {"oneshot_ll8", 1000, kernel.Float32, kernel.Sum},
-		{"twoshot_lamport", 40_001, kernel.Float16, kernel.Sum}, {"oneshot_lamport", 1, kernel.Float32, kernel.Max},
-		{"oneshot_lamport", 1000, kernel.Float16, kernel.PreMulSum}, {"twoshot_lamport", 7000, kernel.Float32, kernel.Sum},
+		{"oneshot_lamport", 3, kernel.Float16, kernel.Avg}, {"oneshot_ll8", 1000, kernel.Float32, kernel.Sum},
+		{"oneshot_lamport", 40_001, kernel.Float16, kernel.Sum}, {"oneshot_lamport", 1, kernel.Float32, kernel.Max},
+		{"oneshot_lamport", 1000, kernel.Float16, kernel.PreMulSum}, {"oneshot_lamport", 7000, kernel.Float32, kernel.Sum},
 	}
 	for _, n := range []int{2, 3} {
 		var mu sync.Mutex

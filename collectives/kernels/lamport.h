@@ -3,8 +3,7 @@
 //
 // Packets go to an area of their own, whose two halves launches use by turns; a word of its own counts them. The host has
 // filled the area with the sentinel before a peer could reach it. A thread that has taken a packet puts the sentinel back before
-// its launch ends; every packet of a launch is taken in the same launch, and each rank waits for every other one, if only in
-// effect: where a rank of a two-shot sum has no slice, the ranks that have one wait for it.
+// its launch ends; every packet of a launch is taken in the same launch, and each rank waits for one of every other rank.
 //
 // Payload must fit into a slot: the host chooses another algorithm where it does not.
 #ifndef MSCCLPP_COLLECTIVES_LAMPORT_H_
@@ -64,7 +63,6 @@ struct LamportCarrier {
     d = Data{{v.x, v.y, v.z, v.w}};
     return Packet::arrived(v);
   }
-  MSCCLPP_DEVICE static void clear(char* slot, uint32_t u) { clear_sentinel(slot + at(u)); }
   template <class F>
   MSCCLPP_DEVICE static bool wait(const WaitControl* control, const WaitSite& site, F ready) {
     return wait_brief(control, site, ready);
@@ -80,7 +78,7 @@ class LamportLaunch : public LLLaunch<LamportCarrier<T>, kRanks> {
   using Data = typename Carrier::Data;
   using Base::a;
 
-  MSCCLPP_DEVICE LamportLaunch(const LLArgs& args, uint64_t epoch) : Base(args, epoch) {}
+  MSCCLPP_DEVICE LamportLaunch(const LLArgs& args, uint64_t epoch) : Base(args, epoch), expected_(flag_of(epoch)) {}
 
   // scatter sends each peer p for which wanted(p) holds the data of load(p) as unit u. All loads are under way at once.
   template <class Wanted, class Load>
@@ -102,19 +100,49 @@ class LamportLaunch : public LLLaunch<LamportCarrier<T>, kRanks> {
     }
   }
 
-  // take is each, and puts the sentinel back. use is called for this rank and for those for which wanted holds.
-  template <class Wanted, class Use>
-  MSCCLPP_DEVICE bool take(uint32_t u, const Data& own, Wanted wanted, Use use) const {
-    return this->each(u, own, wanted, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA {
-      if (r != a.rank && !wanted(r)) return;
-      if (r != a.rank) Carrier::clear(this->slot(a.rank, r), u);
-      use(r, d);
-    });
-  }
+  // take waits for unit u of every peer, puts the sentinel back, and calls use(r, data) for all ranks in order, with own for
+  // this one. All loads of a look are under way at once: a branch between them would wait for each.
   template <class Use>
   MSCCLPP_DEVICE bool take(uint32_t u, const Data& own, Use use) const {
-    return take(u, own, [](uint32_t) MSCCLPP_LAMBDA { return true; }, use);
+    if constexpr (kRanks != 0) {
+      Vec16 got[kRanks];
+      WaitSite site{kernel_of(a.signature), kWordPacket, this->peer(1), expected_, &a.state->left};
+      const bool ok = wait_brief(a.control, site, [&]() MSCCLPP_LAMBDA {
+        if constexpr (kRanks == 2) {
+          got[0] = got[1] = load16_packet(packet(this->peer(1), u));
+          return Carrier::Packet::arrived(got[0]);
+        } else {
+          MSCCLPP_UNROLL
+          for (uint32_t r = 0; r < kRanks; ++r) got[r] = load16_packet(packet(r, u));  // nothing comes to the slot of this rank
+          bool all = true;
+          MSCCLPP_UNROLL
+          for (uint32_t r = 0; r < kRanks; ++r) {
+            const bool here = r == a.rank || Carrier::Packet::arrived(got[r]);
+            if (!here) site.peer = r;
+            all = all && here;
+          }
+          return all;
+        }
+      });
+      if (!ok) return false;
+      MSCCLPP_UNROLL
+      for (uint32_t k = 1; k < kRanks; ++k) clear_sentinel(packet(this->peer(k), u));
+      MSCCLPP_UNROLL
+      for (uint32_t r = 0; r < kRanks; ++r) use(r, r == a.rank ? own : Data{{got[r].x, got[r].y, got[r].z, got[r].w}});
+      return true;
+    } else {
+      return this->each(u, own, [](uint32_t) MSCCLPP_LAMBDA { return true; }, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA {
+        if (r != a.rank) clear_sentinel(packet(r, u));
+        use(r, d);
+      });
+    }
   }
+
+ private:
+  // Where unit u of a peer lies here.
+  MSCCLPP_DEVICE char* packet(uint32_t from, uint32_t u) const { return this->slot(a.rank, from) + Carrier::at(u); }
+
+  const uint32_t expected_;
 };
 
 // lamport_begin is the begin of ll.h for a launch that has one epoch, of this area. False: leave.
@@ -161,47 +189,6 @@ MSCCLPP_DEVICE void lamport_allreduce(const LLArgs& a, uint64_t epoch) {
     if (!ll.take(u, own, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
     ll.met();
     C::save(out, u, bytes, whole_out, sum.result(s));
-  }
-}
-
-// Every rank sends each rank its slice, reduces its own and sends the result to all. A slot holds contributions, and
-// behind them results.
-template <class T, ReduceOp Op, uint32_t N>
-MSCCLPP_DEVICE void lamport_allreduce_twoshot(const LLArgs& a, uint64_t epoch) {
-  using C = LamportCarrier<T>;
-  using Data = typename C::Data;
-  const char* in = static_cast<const char*>(a.input);
-  char* out = static_cast<char*>(a.output);
-  const uint64_t bytes = a.count * sizeof(T);
-  const bool whole = C::aligned(in), whole_out = C::aligned(out);
-  const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
-  const LamportLaunch<T, N> ll(a, epoch);
-  const uint32_t n = ll.ranks(), per = (units + n - 1) / n;  // units of a slice
-  const auto has = [&](uint32_t r, uint32_t u) MSCCLPP_LAMBDA { return r * per + u < units; };
-  if (units == 0) return;
-  MSCCLPP_ROLLED
-  for (uint32_t u = first; u < per; u += step) {
-    ll.scatter(u, [&](uint32_t p) MSCCLPP_LAMBDA { return has(p, u); },
-               [&](uint32_t p) MSCCLPP_LAMBDA { return C::load(in, p * per + u, bytes, whole); });
-  }
-  const auto s = scalars_of<T>(a);
-  MSCCLPP_ROLLED
-  for (uint32_t u = first; u < per && has(a.rank, u); u += step) {
-    const uint32_t here = a.rank * per + u;
-    Sum<T, Op, Data> sum;
-    if (!ll.take(u, C::load(in, here, bytes, whole), [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
-    ll.met();
-    const Data result = C::scrubbed(sum.result(s));
-    ll.send_all(per + u, result);
-    C::save(out, here, bytes, whole_out, result);
-  }
-  ll.sent();
-  MSCCLPP_ROLLED
-  for (uint32_t u = first; u < per; u += step) {
-    if (!ll.take(per + u, Data{}, [&](uint32_t r) MSCCLPP_LAMBDA { return has(r, u); },
-                 [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA {
-                   if (r != a.rank) C::save(out, r * per + u, bytes, whole_out, d);
-                 })) return;
   }
 }
 
@@ -271,19 +258,15 @@ struct LamportCode {
   static constexpr uint32_t kRanks = N;
 };
 
-// with_code calls body with the code for a launch. Sums of frequent types have code for each frequent number of ranks, from `least` on.
-template <class T, uint32_t kLeast, class Body>
+// with_code calls body with the code for a launch. Sums of frequent types have code for each frequent number of ranks.
+template <class T, class Body>
 MSCCLPP_DEVICE void with_code(const LLArgs& a, Body body) {
 #if MSCCLPP_OVERLAPS || MSCCLPP_TARGET_CHECK
   if constexpr (Frequent<T>::kYes) {
     if (a.op == kSum) {
-      if constexpr (kLeast <= 4) {
-        if (a.ranks == 4) return body(LamportCode<kSum, 4>());
-        if (a.ranks == 8) return body(LamportCode<kSum, 8>());
-      }
-      if constexpr (kLeast <= 2) {
-        if (a.ranks == 2) return body(LamportCode<kSum, 2>());
-      }
+      if (a.ranks == 2) return body(LamportCode<kSum, 2>());
+      if (a.ranks == 4) return body(LamportCode<kSum, 4>());
+      if (a.ranks == 8) return body(LamportCode<kSum, 8>());
     }
   }
 #endif
@@ -291,10 +274,10 @@ MSCCLPP_DEVICE void with_code(const LLArgs& a, Body body) {
 }
 
 // MSCCLPP_LAMPORT is the body of a kernel.
-#define MSCCLPP_LAMPORT(function, T, least, a)      \
-  uint64_t epoch = 0;                               \
-  if (!lamport_begin(a, epoch)) return;             \
-  with_code<T, least>(a, [&](auto code) MSCCLPP_LAMBDA { function<T, decltype(code)::kOp, decltype(code)::kRanks>(a, epoch); });
+#define MSCCLPP_LAMPORT(function, T, a) \
+  uint64_t epoch = 0;                   \
+  if (!lamport_begin(a, epoch)) return; \
+  with_code<T>(a, [&](auto code) MSCCLPP_LAMBDA { function<T, decltype(code)::kOp, decltype(code)::kRanks>(a, epoch); });
 
 }  // namespace collectives
 }  // namespace mscclpp

@@ -12,13 +12,10 @@ namespace mscclpp {
 namespace collectives {
 
 #if MSCCLPP_GPU_KERNELS && MSCCLPP_HAS_NAN
-MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_lamport, LLArgs, args) { MSCCLPP_LAMPORT(lamport_allreduce, Element, 2, args) }
+MSCCLPP_KERNEL(mscclpp_allreduce_oneshot_lamport, LLArgs, args) { MSCCLPP_LAMPORT(lamport_allreduce, Element, args) }
 #if MSCCLPP_TYPE <= 2  // types that are often reduced
-// Two ranks send as much in one step.
-MSCCLPP_KERNEL(mscclpp_allreduce_twoshot_lamport, LLArgs, args) { MSCCLPP_LAMPORT(lamport_allreduce_twoshot, Element, 4, args) }
-MSCCLPP_KERNEL(mscclpp_reducescatter_direct_lamport, LLArgs, args) { MSCCLPP_LAMPORT(lamport_reducescatter, Element, 2, args) }
-// One rank receives, so no code is for a number of ranks.
-MSCCLPP_KERNEL(mscclpp_reduce_direct_lamport, LLArgs, args) { MSCCLPP_LAMPORT(lamport_reduce, Element, 16, args) }
+MSCCLPP_KERNEL(mscclpp_reducescatter_direct_lamport, LLArgs, args) { MSCCLPP_LAMPORT(lamport_reducescatter, Element, args) }
+MSCCLPP_KERNEL(mscclpp_reduce_direct_lamport, LLArgs, args) { MSCCLPP_LAMPORT(lamport_reduce, Element, args) }
 #endif
 #endif
 

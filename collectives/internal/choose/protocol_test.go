@@ -84,7 +84,7 @@ func TestPiecesFitAnySlotThatHoldsARow(t *testing.T) {
 
 // A call takes at most those bytes of a slot that its kernel writes.
 func TestRoomOfLLKernels(t *testing.T) {
-	for _, name := range []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", "direct_ll8", "direct_ll128", "oneshot_lamport", "twoshot_lamport", "direct_lamport"} {
+	for _, name := range []string{"oneshot_ll8", "oneshot_ll128", "twoshot_ll128", "direct_ll8", "direct_ll128", "oneshot_lamport", "direct_lamport"} {
 		p, ok := llProtocol(name)
 		if !ok {
 			t.Fatalf("%s: no kernel for LL packets", name)

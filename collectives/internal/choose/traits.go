@@ -81,7 +81,6 @@ var algorithms = []algorithm{
 	{name: "oneshot_ll128", of: ofAllReduce, cost: model.OnceByLines},
 	{name: "twoshot_ll128", of: kinds(collective.AllReduce, collective.Reduce), cost: model.TwiceByLines},
 	{name: "oneshot_lamport", of: ofAllReduce}, // the model does not know them: they are for types with a NaN
-	{name: "twoshot_lamport", of: ofAllReduce},
 	{name: "direct_lamport", of: kinds(collective.ReduceScatter, collective.Reduce)},
 	{name: "direct_ll8", of: ofSlots, cost: model.OnceByWords},
 	{name: "direct_ll128", of: ofSlots, cost: model.OnceByLines},

@@ -75,8 +75,8 @@ func TestOneCallLoadsForAllSizes(t *testing.T) {
 	}
 }
 
-// A job of up to eight GPUs that calls one collective loads one image. Types of which
-// there are few kernels need two for all-reduce.
+// A job of up to eight GPUs that calls one collective loads one image, and where tables choose packets without a flag theirs,
+// which is a third as large. Types of which there are few kernels need two for all-reduce.
 func TestOneCollectiveIsOneImage(t *testing.T) {
 	kernels, family := imagesOf(t, kernel.BFloat16)
 	for n := 2; n <= 8; n++ {
@@ -86,6 +86,7 @@ func TestOneCollectiveIsOneImage(t *testing.T) {
 			for _, a := range c.chosen(k, kernel.BFloat16) {
 				found[family[fmt.Sprint(k, " ", a.Name)]] = true
 			}
+			delete(found, "lamport")
 			if len(found) != 1 || found[""] {
 				t.Errorf("%v of %d ranks: images of %v, expected one family", k, n, found)
 			}

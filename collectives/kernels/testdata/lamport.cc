@@ -15,18 +15,16 @@ constexpr uint32_t kCalls = 6;
 constexpr uint64_t kCounts[kCalls] = {1, 130, 0, 257, 16, 129};
 constexpr uint64_t kMost = 257 * kLLRanks + 16, kSlot = 4096;
 
-enum Shape { kOneShot, kTwoShot, kScatter, kRooted };
+enum Shape { kOneShot, kScatter, kRooted };
 
 template <class T, Shape kShape>
 void kernel(const LLArgs& a) {
   if constexpr (kShape == kOneShot) {
-    MSCCLPP_LAMPORT(lamport_allreduce, T, 2, a)
-  } else if constexpr (kShape == kTwoShot) {
-    MSCCLPP_LAMPORT(lamport_allreduce_twoshot, T, 4, a)
+    MSCCLPP_LAMPORT(lamport_allreduce, T, a)
   } else if constexpr (kShape == kScatter) {
-    MSCCLPP_LAMPORT(lamport_reducescatter, T, 2, a)
+    MSCCLPP_LAMPORT(lamport_reducescatter, T, a)
   } else {
-    MSCCLPP_LAMPORT(lamport_reduce, T, 16, a)
+    MSCCLPP_LAMPORT(lamport_reduce, T, a)
   }
 }
 
@@ -186,7 +184,7 @@ void packets(check::Job& job) {
 
 }  // namespace
 
-MSCCLPP_CHECK_MAIN({"oneshot bf16", all<bf16, kOneShot>}, {"twoshot bf16", all<bf16, kTwoShot>}, {"oneshot f64", all<double, kOneShot>},
+MSCCLPP_CHECK_MAIN({"oneshot bf16", all<bf16, kOneShot>}, {"oneshot f64", all<double, kOneShot>},
                    {"reduce-scatter bf16", all<bf16, kScatter>}, {"reduce bf16", all<bf16, kRooted>},
                    {"packets", [](check::Job& job) {
                       packets<float>(job);
