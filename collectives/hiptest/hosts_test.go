@@ -52,7 +52,13 @@ func emulate(t *testing.T) (gpus []topo.GPU, adapters string) {
 	t.Setenv(hip.EnvLibrary, library)
 	t.Setenv(hipemulated.EnvVersion, "7.0")
 	t.Setenv(emulated.EnvImages, emulated.Images(t, hipemulated.Tree("../..", "f32")...))
-	for i := range ranks {
+	return list(t, ranks), adapters
+}
+
+// list describes the first n GPUs.
+func list(t *testing.T, n int) (gpus []topo.GPU) {
+	t.Helper()
+	for i := range n {
 		d, err := hip.Open(i)
 		if err != nil {
 			t.Fatal(err)
@@ -62,7 +68,7 @@ func emulate(t *testing.T) (gpus []topo.GPU, adapters string) {
 			t.Fatal(err)
 		}
 	}
-	return gpus, adapters
+	return gpus
 }
 
 const ranks = 4

@@ -161,12 +161,28 @@ struct Team {
 #else
   template <class F>
   MSCCLPP_DEVICE float gather(float v, F f) {
+#if MSCCLPP_TARGET_HIP
+    static __attribute__((shared)) float all[MSCCLPP_MAX_THREADS];
+    const uint32_t tid = thread_id();
+    all[tid] = v;
+    block_sync();
+    for (uint32_t n = block_dim(); n > 1;) {
+      const uint32_t half = (n + 1) / 2;
+      if (tid + half < n) all[tid] = f(all[tid], all[tid + half]);
+      block_sync();
+      n = half;
+    }
+    v = all[0];
+    block_sync();
+    return v;
+#else
     room[thread_id()] = v;
     block_sync();
     v = room[0];
     for (uint32_t t = 1; t < block_dim(); ++t) v = f(v, room[t]);
     block_sync();
     return v;
+#endif
   }
 #endif
 };

@@ -66,10 +66,20 @@ func Plans(root string, types ...string) emulated.Source {
 	return emulated.Source{Spec: filepath.Join(root, "plan/image/kernels.json"), Types: types, AMD: true}
 }
 
+// Words is the code objects of the device itself, for emulated.Prepare.
+func Words(root string) emulated.Source {
+	const own = "framework/device/hip"
+	return emulated.Source{Spec: filepath.Join(root, own, "kernels/kernels.json"), Images: filepath.Join(root, own, "image"), AMD: true}
+}
+
+// Inference is the code objects of operators for inference, which have few types, for emulated.Prepare.
+func Inference(root string) emulated.Source {
+	return emulated.Source{Spec: filepath.Join(root, "inference/image/kernels.json"), AMD: true}
+}
+
 // Tree lists the other code objects of the source tree at root, for emulated.Prepare, for some element types; none: all.
 func Tree(root string, types ...string) []emulated.Source {
-	const own = "framework/device/hip"
-	sources := append(emulated.Tree(root), emulated.Source{Spec: filepath.Join(root, own, "kernels/kernels.json"), Images: filepath.Join(root, own, "image")})
+	sources := append(emulated.Tree(root), Words(root))
 	for i := range sources {
 		sources[i].Types, sources[i].AMD = types, true
 	}

@@ -33,7 +33,7 @@ func run(ctx context.Context, types []string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := cuda.Prepare(ctx, dir, append(emulated.Tree(".", types...), emulated.Plans(".", types...))...); err != nil {
+	if err := cuda.Prepare(ctx, dir, append(emulated.Tree(".", types...), emulated.Plans(".", types...), emulated.Inference("."))...); err != nil {
 		return err
 	}
 	fmt.Printf("export %s='%s' %s='%s'\n", hip.EnvLibrary, library, cuda.EnvImages, dir)
