@@ -39,7 +39,8 @@ def numbers(received, n, e):
     if not isinstance(received, tuple):
         return received[e, :n].double()
     data, scales = received[0][e, :n].double(), received[1][e, :n].double()
-    return (data.view(n, scales.shape[-1], -1) * scales.unsqueeze(-1)).view(n, -1)
+    groups, hidden = scales.shape[-1], data.shape[-1]
+    return (data.view(n, groups, hidden // groups) * scales.unsqueeze(-1)).view(n, hidden)
 
 
 def check(buffer, most, hidden, experts, top, seed, fp8, hooked, brought):
