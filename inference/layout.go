@@ -19,6 +19,7 @@ const (
 	ownResidual
 	ownOutput
 	ownInput
+	pairs
 )
 
 // mostBlocks are those with rows, of a launch on a GPU.

@@ -34,8 +34,8 @@ func TestLayoutsAgree(t *testing.T) {
 		}
 	}
 	check("notice", "sizeof(NormNotice)", noticeBytes)
-	check("flags", "kOwnInput << 24 | kOwnOutput << 16 | kOwnResidual << 12 | kNoNorm << 8 | kLayerNorm << 4 | kTwoShot",
-		uintptr(ownInput<<24|ownOutput<<16|ownResidual<<12|noNorm<<8|layerNorm<<4|twoShot))
+	check("flags", "kPairs << 25 | kOwnInput << 24 | kOwnOutput << 16 | kOwnResidual << 12 | kNoNorm << 8 | kLayerNorm << 4 | kTwoShot",
+		uintptr(pairs<<25|ownInput<<24|ownOutput<<16|ownResidual<<12|noNorm<<8|layerNorm<<4|twoShot))
 	check("blocks", "kMostBlocks", mostBlocks)
 	check("quantized", "kInt8PerTensor << 16 | kInt8PerToken << 8 | kE4M3PerToken", uintptr(Int8PerTensor<<16|Int8PerToken<<8|E4M3PerToken))
 	check("apart", "kApart", apart)

@@ -102,6 +102,9 @@ func (a *normArgs) prepare(c *NormCall, rank, ranks int, two bool) uint64 {
 	if c.Rows == Local {
 		a.Rank, a.Ranks = 0, 1
 	}
+	if (c.Rows == AllRows || c.Rows == Local) && c.Quantization == NotQuantized && c.Tokens*c.Hidden*c.Type.Size()/16 > mostSingle {
+		a.Flags |= pairs
+	}
 	if !two {
 		return uint64(c.Tokens)
 	}
@@ -132,9 +135,14 @@ func (w *Workspace) launch(k device.Kernel, c *NormCall, first, count uint64) er
 // The shape of a launch. A row has one thread for each 16 bytes, in a cluster of blocks, so that it is not one multiprocessor that does
 // all of it.
 const (
-	warp          = 32
-	teamThreads   = 128 // of a block
-	mostTeam      = 8   // blocks of a row
+	warp        = 32
+	teamThreads = 128 // of a block
+	mostTeam    = 8   // blocks of a row
+
+	// mostSingle is how many vectors of 16 bytes of a call have a thread each: half of those that a Hopper has room for, so that the next
+	// launch finds its place. It is the same number on all GPUs, as sums of a row depend on how many threads it has.
+	mostSingle = 32768
+
 	threadsOfUnit = 512 // of a multiprocessor: the kernel has 128 registers
 )
 
@@ -145,10 +153,14 @@ func (w *Workspace) shape(c *NormCall) device.Launch {
 		return l
 	}
 	vectors, team, threads := (c.Hidden*c.Type.Size()/16+warp-1)/warp*warp, 1, teamThreads
-	for w.clusters && team < mostTeam && team*threads < vectors {
+	each := 1
+	if w.args.Flags&pairs != 0 {
+		each = 2
+	}
+	for w.clusters && team < mostTeam && team*threads*each < vectors {
 		team *= 2
 	}
-	if team*threads < vectors {
+	if team*threads*each < vectors {
 		threads = mostThreads
 	}
 	l.Block = threadsOf(&w.code, min(threads, vectors))

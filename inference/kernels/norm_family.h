@@ -40,9 +40,9 @@ MSCCLPP_DEVICE void compare(const NormArgs& a, uint32_t launch) {
   }
 }
 
-template <class T, uint32_t kFlags>
+template <class T, uint32_t E, uint32_t kFlags>
 MSCCLPP_DEVICE void rows_of(const NormArgs& a, Team& team, uint32_t launch) {
-  Rows<T, 1, kFlags> rows(a, team, launch);
+  Rows<T, E, kFlags> rows(a, team, launch);
   const uint32_t first = team.index, teams = team.count - 1, works = rows.at.works();
   Row r;
   for (uint32_t w = first; w < works; w += teams) {
@@ -77,10 +77,12 @@ MSCCLPP_DEVICE void all_reduce_norm(const NormArgs& a) {
   const uint32_t launch = load_relaxed_device(count) + 1;
   if (last) {
     keep_books(a, team, launch);
+  } else if ((a.flags & kPairs) != 0) {
+    rows_of<T, 2, kWholeRows>(a, team, launch);
   } else if ((a.flags & ~kWholeRows) == 0 && a.quantized == kNotQuantized) {
-    rows_of<T, kWholeRows>(a, team, launch);
+    rows_of<T, 1, kWholeRows>(a, team, launch);
   } else {
-    rows_of<T, kAllFlags>(a, team, launch);
+    rows_of<T, 1, kAllFlags>(a, team, launch);
   }
   block_sync();  // all of the block know the launch
   if (thread_id() == 0) store_relaxed_device(count, launch);

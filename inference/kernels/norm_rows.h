@@ -63,8 +63,8 @@ struct Rows {
   using V = Vector<T>;
   using Word = typename Small<V::kElements>::Word;
   // Weights come before packets are waited for, where there are registers for them, and the packets of so many ranks at once.
-  static constexpr bool kEarly = E <= 2;
-  static constexpr uint32_t kPeers = E == 1 ? 4 : 2;
+  static constexpr bool kEarly = E == 1;
+  static constexpr uint32_t kPeers = E == 1 ? 4 : 1;
 
   const NormArgs& a;
   const Places<kFlags> at;

@@ -95,7 +95,9 @@ void rows(check::Job& job, uint32_t flags) {
 
 void one_shot(check::Job& job) { rows(job, 0); }
 void two_shot(check::Job& job) { rows(job, kTwoShot); }
+void pairs(check::Job& job) { rows(job, kPairs); }
+void pairs_two_shot(check::Job& job) { rows(job, kTwoShot | kPairs); }
 
 }  // namespace
 
-MSCCLPP_CHECK_MAIN({"one_shot", one_shot}, {"two_shot", two_shot})
+MSCCLPP_CHECK_MAIN({"one_shot", one_shot}, {"two_shot", two_shot}, {"pairs", pairs}, {"pairs_two_shot", pairs_two_shot})
