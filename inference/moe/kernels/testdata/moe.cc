@@ -1,6 +1,7 @@
 // The kernels for experts in the checking emulator, as GPUs run them: blocks of several threads, in turns that a seed decides, and fewer
 // blocks than parts of the work. Launches of one rank are behind each other as on a stream: dispatch and combine by turns, with
-// tokens, formats and phases that change, so that packets of one lie where those of another one were.
+// tokens, formats and phases that change, so that packets of one lie where those of another one were. Or dispatches alone, of
+// which two are under way at once, so that a rank may be ahead of another one by as much as it ever can.
 #define MSCCLPP_TYPE 2
 #include <mscclpp/check.h>
 
@@ -63,7 +64,8 @@ struct Rank {
 };
 
 // Experts return what a dispatch in bf16 has brought them; of casts they have rows of ones.
-void calls(check::Job& job, Rank& rank, uint32_t r, char** peers) {
+void calls(check::Job& job, Rank& rank, uint32_t r, char** peers, bool ahead) {
+  MoeArgs dispatches[kRounds];
   const Memory m;
   MoeState* state = job.alloc<MoeState>(1);
   uint32_t* room = job.alloc<uint32_t>(4 * kMoeRoom);
@@ -115,15 +117,30 @@ void calls(check::Job& job, Rank& rank, uint32_t r, char** peers) {
     } else {
       a.output = reinterpret_cast<char*>(rank.experts[k]);
     }
-    phases(true, plan.cast ? static_cast<uint32_t>(kMoeCast) : 0u);
+    const uint32_t cast = plan.cast ? static_cast<uint32_t>(kMoeCast) : 0u;
+    if (ahead) {
+      dispatches[k] = a;
+      dispatches[k].flags = common | cast;
+      continue;
+    }
+    phases(true, cast);
     a.counters = 0, a.row_scales = 0, a.factors = factors;
     a.headers_by = plan.weighted ? 0 : 1;
     a.input = reinterpret_cast<char*>(rank.experts[k]), a.output = reinterpret_cast<char*>(rank.out[k]);
     phases(false, 0);
   }
+  for (uint32_t k = 0; ahead && k < kRounds; k += 2) {
+    for (uint32_t i = 0; i < 4; ++i) {
+      MoeArgs& next = rank.all.args[rank.all.launches];
+      rank.all.dispatch[rank.all.launches++] = true;
+      next = dispatches[k + i % 2];
+      next.flags |= i < 2 ? kMoeSend : kMoeReceive;
+      next.behind = i == 2 ? 1 : 0;
+    }
+  }
 }
 
-void results(check::Job& job, const Rank* ranks) {
+void results(check::Job& job, const Rank* ranks, bool ahead) {
   for (uint32_t r = 0; r < kRanks; ++r) {
     for (uint32_t k = 0; k < kRounds; ++k) {
       for (uint32_t e = 0; e < kLocal; ++e) {
@@ -143,7 +160,7 @@ void results(check::Job& job, const Rank* ranks) {
         }
         job.expect(ranks[r].received[k][e] == row, "rank %u, round %u, expert %u: %d rows, expected %d", r, k, e, ranks[r].received[k][e], row);
       }
-      for (uint32_t t = 0; t < kPlan[k].tokens[r]; ++t) {
+      for (uint32_t t = 0; !ahead && t < kPlan[k].tokens[r]; ++t) {
         float sum = 0;
         for (uint32_t j = 0; j < kTopK; ++j) sum += expert(r, k, t, j) < 0 ? 0 : weight(j);
         for (uint32_t h = 0; h < kHidden; ++h) {
@@ -155,7 +172,7 @@ void results(check::Job& job, const Rank* ranks) {
   }
 }
 
-void there_and_back(check::Job& job) {
+void rounds(check::Job& job, bool ahead) {
   const Memory m;
   Rank ranks[kRanks];
   for (Rank& rank : ranks) {
@@ -165,16 +182,19 @@ void there_and_back(check::Job& job) {
   for (uint32_t r = 0; r < kRanks; ++r) {
     char** peers = job.alloc<char*>(kRanks);
     for (uint32_t p = 0; p < kRanks; ++p) peers[p] = ranks[p].memory;
-    calls(job, ranks[r], r, peers);
+    calls(job, ranks[r], r, peers, ahead);
     job.launch(r, 2 + r % 2, r == 1 ? 3 : 4, sequence, ranks[r].all);
   }
   job.run();
   for (uint32_t r = 0; r < kRanks; ++r) {
     for (uint64_t i = m.rows; i < m.end; ++i) job.expect(ranks[r].memory[i] == static_cast<char>(0xff), "rank %u: a packet is left at %llu", r, (unsigned long long)i);
   }
-  results(job, ranks);
+  results(job, ranks, ahead);
 }
+
+void there_and_back(check::Job& job) { rounds(job, false); }
+void two_at_once(check::Job& job) { rounds(job, true); }
 
 }  // namespace
 
-MSCCLPP_CHECK_MAIN({"there_and_back", there_and_back})
+MSCCLPP_CHECK_MAIN({"there_and_back", there_and_back}, {"two_at_once", two_at_once})
