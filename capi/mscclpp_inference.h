@@ -81,7 +81,7 @@ mscclpp_result_t mscclpp_moe_free(mscclpp_moe_t moe);
 mscclpp_result_t mscclpp_moe_sizes(const mscclpp_moe_options_t *options, int32_t ranks, size_t *bytes, size_t *handle_bytes);
 
 /* A call is made whole, or in two: SEND returns as soon as data for other ranks is on its way, and RECEIVE, with the same buffers and the ticket
- * of SEND, waits for theirs. At most two calls of a kind may be between the two. */
+ * of SEND, waits for theirs. At most two calls of a kind may be between the two; a receive of other sizes than its send is MSCCLPP_INVALID. */
 enum { MSCCLPP_MOE_WHOLE = 0, MSCCLPP_MOE_SEND = 1, MSCCLPP_MOE_RECEIVE = 2 };
 
 /* Rows stay bf16; become e4m3 with a float scale for 128 elements, their largest magnitude over 448; or are e4m3 with given scales. */

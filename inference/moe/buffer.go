@@ -47,7 +47,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Buffer, error) 
 
 // agree compares the options of all ranks.
 func (b *Buffer) agree(ctx context.Context, mistake error) error {
-	mine := fmt.Appendf(nil, "it has %d tokens, rows of %d elements and %d experts", b.options.Tokens, b.options.Hidden, b.options.Experts)
+	mine := b.options.encode()
 	if mistake != nil {
 		mine = []byte(mistake.Error())
 	}
@@ -56,8 +56,8 @@ func (b *Buffer) agree(ctx context.Context, mistake error) error {
 		return errors.Join(mistake, err)
 	}
 	for r, theirs := range all {
-		if !bytes.Equal(theirs, mine) {
-			return &framework.Error{Op: "buffer", Peer: r, Err: fmt.Errorf("%w: %s; rank %d: %s", framework.ErrInvalid, theirs, b.comm.Rank(), mine)}
+		if text := b.options.differs(theirs, b.comm.Rank()); text != "" {
+			return &framework.Error{Op: "buffer", Peer: r, Err: fmt.Errorf("%w: %s", framework.ErrInvalid, text)}
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package moe
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -10,7 +11,8 @@ import (
 type Phase uint32
 
 // A call is usually made whole. Send alone returns as soon as what goes to other ranks is on its way, and Receive, with the same
-// buffers, waits for what comes from them. At most two calls of a kind may be between the two.
+// buffers and sizes, waits for what comes from them. At most two calls of a kind may be between the two. A graph has both phases or
+// none, and is not replayed while a call outside of it is between them.
 const (
 	Whole Phase = iota
 	Send
@@ -90,8 +92,8 @@ func (b *Buffer) sizes(op string, phase Phase, tokens, hidden, topK, slots, mult
 		return invalid(op, "rows of %d elements: expected a multiple of %d, at most %d, for which the buffer was made", hidden, multiple, b.options.Hidden)
 	case topK <= 0 || topK > mostTopK:
 		return invalid(op, "%d experts for a token: expected 1 to %d", topK, mostTopK)
-	case slots <= 0:
-		return invalid(op, "%d rows for an expert: expected 1 or more", slots)
+	case slots <= 0 || slots > math.MaxInt32:
+		return invalid(op, "%d rows for an expert: expected 1 to %d", slots, math.MaxInt32)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package moe_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -184,18 +185,85 @@ func TestCallsEndWithTheJob(t *testing.T) {
 
 // Buffers of other sizes are refused on all ranks.
 func TestOtherBuffers(t *testing.T) {
-	errs := broken(t, 2, func(ctx context.Context, c *comm.Communicator, _ *moe.Buffer) error {
-		o := moetest.Options()
-		o.Experts += c.Rank()
-		_, err := moe.New(ctx, c, o)
-		return err
-	})
-	for r, err := range errs {
-		var e *framework.Error
-		if !errors.As(err, &e) || e.Peer != 1-r || !strings.Contains(err.Error(), "experts") {
-			t.Errorf("rank %d: %v: expected that it names the other rank", r, err)
+	for text, change := range map[string]func(o *moe.Options, rank int){
+		"Tokens is %d, and %d on":  func(o *moe.Options, r int) { o.Tokens = 12 + r },
+		"Hidden is %d, and %d on":  func(o *moe.Options, r int) { o.Hidden = 8 * (12 + r) },
+		"Experts is %d, and %d on": func(o *moe.Options, r int) { o.Experts = 12 + r },
+	} {
+		errs := broken(t, 2, func(ctx context.Context, c *comm.Communicator, _ *moe.Buffer) error {
+			o := moetest.Options()
+			change(&o, c.Rank())
+			_, err := moe.New(ctx, c, o)
+			return err
+		})
+		for r, err := range errs {
+			var e *framework.Error
+			each := 1
+			if strings.HasPrefix(text, "Hidden") {
+				each = 8
+			}
+			if want := fmt.Sprintf(text, each*(13-r), each*(12+r)); !errors.As(err, &e) || e.Peer != 1-r || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), " is ") != 1 {
+				t.Errorf("rank %d: %v: expected that it names the other rank, and %q", r, err, want)
+			}
 		}
 	}
+}
+
+// A receive that does not fit its send, or a send for which there is no room, would wait for what never comes: both are refused.
+func TestPhasesThatDoNotFit(t *testing.T) {
+	job(t, 2, func(ctx context.Context, c *comm.Communicator) error {
+		b, err := moe.New(ctx, c, moetest.Options())
+		if err != nil {
+			return err
+		}
+		var runs [2]moetest.Run
+		var calls [2]*moe.DispatchCall
+		for i := range runs {
+			runs[i] = run(c, b, right(), uint64(i))
+			if calls[i], err = runs[i].Dispatch(); err != nil {
+				return err
+			}
+			calls[i].Phase = moe.Send
+			if err := b.Dispatch(calls[i]); err != nil {
+				return err
+			}
+		}
+		refused := func(text string, call moe.DispatchCall) {
+			if err := b.Dispatch(&call); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), text) {
+				t.Errorf("rank %d: %v: expected %q", c.Rank(), err, text)
+			}
+		}
+		third := *calls[0]
+		refused("two calls are between their phases: expected that ticket 1 is received first", third)
+		third.Phase = moe.Whole
+		refused("two calls are between their phases", third)
+		for _, change := range []func(*moe.DispatchCall){
+			func(c *moe.DispatchCall) { c.Tokens = 4 },
+			func(c *moe.DispatchCall) { c.Hidden = 128 },
+			func(c *moe.DispatchCall) { c.TopK = 3 },
+			func(c *moe.DispatchCall) { c.Format, c.OutputScales = moe.CastE4M3, c.Statistics },
+			func(c *moe.DispatchCall) { c.Index64 = true },
+			func(c *moe.DispatchCall) { c.Weights = c.Input },
+		} {
+			other := *calls[0]
+			other.Phase = moe.Receive
+			change(&other)
+			refused("the receive has", other)
+		}
+		for i := range calls {
+			calls[i].Phase = moe.Receive
+			if err := errors.Join(b.Dispatch(calls[i]), runs[i].CheckDispatch()); err != nil {
+				return err
+			}
+			refused("was received: expected one receive for a send", *calls[i])
+		}
+		for i := range runs {
+			if err := errors.Join(combine(b, runs[i]), runs[i].CheckCombine()); err != nil {
+				return err
+			}
+		}
+		return b.Close()
+	})
 }
 
 // Wrong calls are refused, and say what is served.
@@ -216,6 +284,7 @@ func TestWrongCalls(t *testing.T) {
 			{"a multiple of 128", func(c *moe.DispatchCall) { c.Format, c.Hidden = moe.CastE4M3, 64 }},
 			{"17 experts for a token", func(c *moe.DispatchCall) { c.TopK = 17 }},
 			{"-1 rows for an expert", func(c *moe.DispatchCall) { c.Slots = -1 }},
+			{"rows for an expert: expected 1 to 2147483647", func(c *moe.DispatchCall) { c.Slots = 1<<32 + 4 }},
 			{"format 3", func(c *moe.DispatchCall) { c.Format = 3 }},
 			{"phase 3", func(c *moe.DispatchCall) { c.Phase = 3 }},
 			{"0 scales for a row", func(c *moe.DispatchCall) { c.Format = moe.GivenE4M3 }},

@@ -1,6 +1,7 @@
 package moe
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
@@ -120,4 +121,15 @@ type moeSizes struct {
 	Senders    uint32
 	Collectors uint32
 	_          uint32
+}
+
+// sizes are what the phases of a call have in common.
+type sizes struct{ Tokens, Hidden, TopK, RowScales, Flags uint32 }
+
+func (x sizes) String() string {
+	return fmt.Sprintf("%d tokens of %d elements, %d experts for a token, %d scales for a row, format and indices %#x", x.Tokens, x.Hidden, x.TopK, x.RowScales, x.Flags)
+}
+
+func (a *moeArgs) sizes() sizes {
+	return sizes{a.Tokens, a.Hidden, a.TopK, a.RowScales, a.Flags &^ (sendPhase | receivePhase)}
 }

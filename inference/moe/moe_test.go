@@ -140,3 +140,22 @@ func TestManyExperts(t *testing.T) {
 		return b.Close()
 	})
 }
+
+// Ranks that do not divide the experts have places for more of them than there are: nothing is counted there.
+func TestUnevenExperts(t *testing.T) {
+	x := moetest.Trial{Options: moe.Options{Tokens: 16, Hidden: 8, Experts: 1024}, Hidden: 8, TopK: 16, Tokens: func(r int) int { return 16 - r }}
+	for _, ranks := range []int{3, 7} {
+		job(t, ranks, func(ctx context.Context, c *comm.Communicator) error {
+			b, err := moe.New(ctx, c, x.Options)
+			if err != nil {
+				return err
+			}
+			for seed := range uint64(3) {
+				if err := roundTrip(b, run(c, b, x, seed)); err != nil {
+					return err
+				}
+			}
+			return b.Close()
+		})
+	}
+}

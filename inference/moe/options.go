@@ -1,7 +1,9 @@
 package moe
 
 import (
+	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
@@ -37,6 +39,32 @@ func (o Options) Check(ranks int) error {
 		return invalid(op, "%d experts: expected %d to %d", o.Experts, ranks, mostExperts)
 	}
 	return nil
+}
+
+// numbers are the options in an order, and names of them.
+func (o Options) numbers() [3]int { return [3]int{o.Tokens, o.Hidden, o.Experts} }
+
+var optionNames = [3]string{"Tokens", "Hidden", "Experts"}
+
+func (o Options) encode() (b []byte) {
+	for _, x := range o.numbers() {
+		b = binary.LittleEndian.AppendUint64(b, uint64(x))
+	}
+	return b
+}
+
+// differs names the options in which another rank differs, or gives its mistake; "": it has the same.
+func (o Options) differs(theirs []byte, rank int) string {
+	if len(theirs) != len(o.encode()) {
+		return string(theirs)
+	}
+	var list []string
+	for i, mine := range o.numbers() {
+		if got := int(binary.LittleEndian.Uint64(theirs[8*i:])); got != mine {
+			list = append(list, fmt.Sprintf("%s is %d, and %d on rank %d", optionNames[i], got, mine, rank))
+		}
+	}
+	return strings.Join(list, "; ")
 }
 
 // Local is how many experts a rank has.

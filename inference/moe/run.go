@@ -77,12 +77,12 @@ func (b *Buffer) call(kind int, phase Phase, ticket *uint64, units int, s device
 		return err
 	}
 	a := &b.args
-	a.Behind = 0
-	if phase == Receive {
-		if *ticket == 0 || *ticket > b.issued[kind] || b.issued[kind]-*ticket > 1 {
-			return invalid(op, "ticket %d of %d: expected that of one of the last two sends", *ticket, b.issued[kind])
-		}
-		a.Behind = b.issued[kind] - *ticket
+	if err := b.fits(kind, phase, *ticket); err != nil {
+		return err
+	}
+	captured, err := b.recorded(phase, s)
+	if err != nil {
+		return err
 	}
 	a.Signature = a.signature(kind)
 	a.Flags |= flagIf(sendPhase, phase != Receive) | flagIf(receivePhase, phase != Send)
@@ -96,15 +96,14 @@ func (b *Buffer) call(kind int, phase Phase, ticket *uint64, units int, s device
 			return err
 		}
 	}
-	if phase != Receive {
-		b.issued[kind]++
-		*ticket = b.issued[kind]
-	}
 	l := b.shape(kind, units)
 	l.Stream, b.used = s, true
 	b.running.Store(true)
 	err = k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 	b.running.Store(false)
+	if err == nil {
+		*ticket = b.note(kind, phase, *ticket, captured)
+	}
 	if marks {
 		err = errors.Join(err, b.order.Record())
 	}

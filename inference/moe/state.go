@@ -31,7 +31,17 @@ type Buffer struct {
 	order   streamorder.Order
 	used    bool
 	issued  [2]uint64
+	recent  [2][2]between // of each kind the last two calls, by ticket % 2
 	closed  bool
+}
+
+// between is a call of which the send was made, and the receive perhaps not yet. The kernels count calls, and would wait for what never
+// comes where the two do not fit.
+type between struct {
+	ticket   uint64
+	sizes    sizes
+	open     bool // the receive is still to come
+	captured bool // into a graph, which may be thrown away
 }
 
 // HandleBytes is how much memory the records of a dispatch take, which combine needs.

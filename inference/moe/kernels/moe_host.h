@@ -9,6 +9,7 @@ namespace inference {
 
 #if MSCCLPP_TARGET_CPU
 constexpr uint32_t kMoePiece = 2048;
+constexpr uint32_t kMoePlacesOfExperts = 1024 + 64;  // of all ranks: those that do not divide the experts have up to one more each
 
 // Dispatch and combine have this in common. Functions that return bool return false where the launch has to be left.
 struct MoeHost {
@@ -112,7 +113,7 @@ struct HostDispatch : MoeHost {
   // Headers name the rows of a token's experts: this rank counts its own.
   bool give() const {
     if (!begin()) return false;
-    uint32_t counts[1024] = {};
+    uint32_t counts[kMoePlacesOfExperts] = {};
     for (uint32_t t = 0; t < a.tokens; ++t) {
       const uint64_t ranks = at.ranks_of(t);
       rows(ranks, t);
