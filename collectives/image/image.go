@@ -12,7 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
-//go:embed manifest.json *.gz *.zst
+//go:embed manifest.json *.zst
 var files embed.FS
 
 // Images returns the embedded images.

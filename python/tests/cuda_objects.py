@@ -193,10 +193,10 @@ with comm:
     assert utils.get_device_arch(comm) == "sm_90"
 
     # A kernel is loaded by its name, and gets its arguments as they lie in memory: these are too few.
-    images = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "collectives", "image")
-    with gzip.open(os.path.join(images, "allreduce-f32-sm_90.ptx.gz")) as f:
+    images = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "collectives", "internal", "scaling", "image")
+    with gzip.open(os.path.join(images, "scale-f32-sm_80.ptx.gz")) as f:
         image = f.read()
-    kernel = utils.Kernel(image, "mscclpp_allreduce_oneshot_ll8", device=comm)
+    kernel = utils.Kernel(image, "mscclpp_steps_scale", device=comm)
     for call, name in ((lambda: kernel.launch_kernel(utils.pack(a, 1), 1, 32, stream=one), "cuLaunchKernelEx: CUDA_ERROR_INVALID_VALUE"),
                        (lambda: utils.Kernel(image, "no_such_kernel", device=comm), "cuModuleGetFunction: CUDA_ERROR_NOT_FOUND"),
                        (lambda: utils.Kernel(b"no image", "name", device=comm), "cuModuleLoadDataEx")):

@@ -130,6 +130,7 @@ func TestReadSpecRefuses(t *testing.T) {
 		"target":        {`{"families": [{"name": "a", "sources": ["x"], "targets": ["sm_10"]}]}`, "sm_10"},
 		"only a type":   {`{"families": [{"name": "a", "sources": ["x"], "types": ["f32"], "only": {"f16": ["sm_90"]}}]}`, `only: type "f16"`},
 		"only a target": {`{"families": [{"name": "a", "sources": ["x"], "types": ["f32"], "only": {"f32": ["sm_10"]}}]}`, "sm_10"},
+		"compression":   {`{"compression": "xz", "families": [{"name": "a", "sources": ["x"]}]}`, "gzip or zstd"},
 		"threads":       {`{"families": [{"name": "a", "sources": ["x"], "max_threads": 2048}]}`, "2048"},
 	}
 	for name, c := range cases {

@@ -38,6 +38,25 @@ func TestPack(t *testing.T) {
 	}
 }
 
+// A spec says how its PTX is compressed. Code objects, and images that are not compressed, have one form.
+func TestCompressionOfPTX(t *testing.T) {
+	for compression, ending := range map[string]string{"": ".ptx.gz", `"compression": "gzip",`: ".ptx.gz", `"compression": "zstd",`: ".ptx.zst"} {
+		s, err := ReadSpec(writeSpec(t, `{`+compression+` "families": [{"name": "a", "sources": ["x"]}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for arch, want := range map[string]string{"sm_90": ending, "gfx942": ".co.zst", "x86-64-v3": ".so"} {
+			targets, err := s.ParseTargets(arch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := s.units(targets)[0].file(); got != "a-"+arch+want {
+				t.Errorf("%q, %s: %s, expected the ending %s", compression, arch, got, want)
+			}
+		}
+	}
+}
+
 // Damaged files, and those that expand to more than an image has, are errors.
 func TestUnpackRefuses(t *testing.T) {
 	for _, name := range []string{"a.zst", "a.gz"} {

@@ -21,6 +21,9 @@ type Spec struct {
 	Include  []string `json:"include,omitempty"` // folders searched after the device headers, seen from the spec or absolute
 	Families []Family `json:"families"`
 
+	// Compression is of PTX: "gzip", which is the default and which any system expands, or "zstd", which takes less.
+	Compression string `json:"compression,omitempty"`
+
 	// OwnTargets are those of devices that mscclpp-go does not know.
 	OwnTargets []OwnTarget `json:"own_targets,omitempty"`
 
@@ -66,6 +69,9 @@ func ReadSpec(file string) (*Spec, error) {
 func (s *Spec) validate() error {
 	if len(s.Families) == 0 {
 		return fmt.Errorf("%w: no families", framework.ErrInvalid)
+	}
+	if s.Compression != "" && s.Compression != "gzip" && s.Compression != "zstd" {
+		return fmt.Errorf("%w: compression %q: expected gzip or zstd", framework.ErrInvalid, s.Compression)
 	}
 	if err := s.validateOwn(); err != nil {
 		return err
@@ -183,6 +189,7 @@ type unit struct {
 	family Family
 	typ    string
 	target Target
+	packed string // ending of compressed PTX
 }
 
 func (u unit) id() string {
@@ -193,11 +200,26 @@ func (u unit) id() string {
 	return id + "-" + u.target.Arch
 }
 
-func (u unit) file() string { return u.id() + u.target.extension() }
+// file is the image's. GPU images are kept in version control, compressed.
+func (u unit) file() string {
+	switch u.target.Kind {
+	case PTX:
+		return u.id() + ".ptx" + u.packed
+	case HSA:
+		return u.id() + ".co" + zstded
+	case Own:
+		return u.id() + u.target.own.Extension
+	}
+	return u.id() + ".so"
+}
 
 // units lists the images of the spec for some targets, in the order of the spec.
 func (s *Spec) units(targets []Target) []unit {
 	var units []unit
+	packed := gzipped
+	if s.Compression == "zstd" {
+		packed = zstded
+	}
 	for _, target := range targets {
 		for _, f := range s.Families {
 			if len(f.Targets) > 0 && !slices.Contains(f.Targets, target.Arch) {
@@ -208,7 +230,7 @@ func (s *Spec) units(targets []Target) []unit {
 				if only := f.Only[typ]; len(only) > 0 && !slices.Contains(only, target.Arch) {
 					continue
 				}
-				units = append(units, unit{family: f, typ: typ, target: target})
+				units = append(units, unit{family: f, typ: typ, target: target, packed: packed})
 			}
 		}
 	}

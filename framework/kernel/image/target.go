@@ -113,19 +113,6 @@ func native() (Target, error) {
 	return Target{}, fmt.Errorf("%w: target native: no images are made for this processor (%s)", framework.ErrUnavailable, runtime.GOARCH)
 }
 
-// extension of the image's file. GPU images are kept in version control, compressed.
-func (t Target) extension() string {
-	switch t.Kind {
-	case PTX:
-		return ".ptx.gz"
-	case HSA:
-		return ".co.zst"
-	case Own:
-		return t.own.Extension
-	}
-	return ".so"
-}
-
 // Flags that change what is computed are the same for all targets: results must not
 // depend on where a kernel runs, so multiplications and additions are not fused.
 var common = []string{"-std=c++17", "-O3", "-ffp-contract=off", "-fno-exceptions", "-fno-rtti"}

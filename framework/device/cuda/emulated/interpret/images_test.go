@@ -1,8 +1,6 @@
 package interpret_test
 
 import (
-	"compress/gzip"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated/interpret"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
 func start(t testing.TB) *interpret.Session {
@@ -46,30 +45,29 @@ func TestEveryCommittedImageIsDecoded(t *testing.T) {
 	var images, instructions, entries int
 	top := root(t)
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".ptx.gz") || filepath.Base(filepath.Dir(path)) != "image" {
+		if err != nil || d.IsDir() || d.Name() != "manifest.json" || filepath.Base(filepath.Dir(path)) != "image" {
 			return err
 		}
-		f, err := os.Open(path)
+		set, err := image.Open(os.DirFS(filepath.Dir(path)))
 		if err != nil {
 			return err
 		}
-		defer f.Close()
-		z, err := gzip.NewReader(f)
-		if err != nil {
-			return err
+		for _, info := range set.Infos() {
+			if !strings.HasPrefix(info.Arch, "sm_") {
+				continue
+			}
+			text, err := set.Read(info.ID)
+			if err != nil {
+				return err
+			}
+			n, e, err := s.Image(info.ID, text)
+			if err != nil {
+				t.Error(err)
+			}
+			images++
+			instructions += n
+			entries += e
 		}
-		text, err := io.ReadAll(z)
-		if err != nil {
-			return err
-		}
-		name := strings.TrimSuffix(filepath.Base(path), ".gz")
-		n, e, err := s.Image(name, text)
-		if err != nil {
-			t.Error(err)
-		}
-		images++
-		instructions += n
-		entries += e
 		return nil
 	})
 	if err != nil {
