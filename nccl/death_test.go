@@ -65,6 +65,11 @@ func TestExit(t *testing.T) {
 
 func TestAborts(t *testing.T) { alone(t, "aborts.c", "MSCCLPP_NCCL_DESTROY_SECONDS=2") }
 
+// Abort ends what another thread makes of the communicator, whether that waits for ranks to meet, or to agree when they have met.
+func TestAbortsOfWhatIsMade(t *testing.T) {
+	alone(t, "aborts_made.c", "MSCCLPP_NCCL_DESTROY_SECONDS=0.2")
+}
+
 // expectOK fails unless all ranks ended in good order.
 func expectOK(t *testing.T, ends []end) {
 	t.Helper()

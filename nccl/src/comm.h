@@ -29,7 +29,7 @@ struct ncclComm {
   atomic_int aborted;    /* Abort was called, also while Destroy goes on */
   _Atomic(const char*) doing; /* what runs in the background */
   _Atomic(void*) inner;  /* the communicator of libmscclpp */
-  _Atomic(void*) shrinking; /* that of the ranks that are left, while they meet */
+  _Atomic(ncclComm_t) parent; /* of which it is made, until that has ended */
   int rank, nranks;
   _Atomic(struct peer*) peers; /* the processes of the ranks; NULL while they are not known */
   _Atomic(uint64_t) counts[COUNTED]; /* collectives that were called, by enum door_kind; written by one thread at a time */
@@ -84,8 +84,22 @@ static inline uint64_t calls_counted(ncclComm_t c) {
   return n;
 }
 
-/* family_abort aborts the others that share the resources of a communicator; their handles stay, to be ended. */
-void family_abort(ncclComm_t comm);
+/* comm_abort ends this rank's part of a communicator, of those that share its resources, and of what is made of either;
+ * their handles stay, to be ended. why completes "aborted: ". It waits for nothing. */
+void comm_abort(ncclComm_t comm, const char* why);
+
+/* comm_aborted reports whether the end of a communicator, or of the one of which it is made, has come before it was made. */
+static inline int comm_aborted(ncclComm_t c) {
+  ncclComm_t parent = atomic_load(&c->parent);
+  return atomic_load(&c->aborted) || (parent && atomic_load(&parent->aborted));
+}
+
+/* comm_meet gives a communicator its other half: has it joined, unless it was, and has its ranks agree on what this library
+ * needs. A failure, or an abort meanwhile, frees it. what begins texts. */
+ncclResult_t comm_meet(ncclComm_t comm, void* inner, int joined, const char* what);
+
+/* comm_unmade is the result of a making that has failed, with the text of libmscclpp. */
+ncclResult_t comm_unmade(ncclComm_t comm, ncclResult_t r, const char* what);
 
 /* registrations_free forgets what was registered with a communicator that has ended. */
 void registrations_free(ncclComm_t comm);

@@ -53,7 +53,7 @@ static ncclResult_t make(const struct other* o, ncclComm_t c, const ncclUniqueId
     return r;
   }
   atomic_store(&c->shadow, made);
-  if (atomic_load(&c->given_up)) fallback_abort(c); /* an abort that came meanwhile found none */
+  if (comm_aborted(c)) fallback_abort(c); /* an abort that came meanwhile found none */
   return ncclSuccess;
 }
 

@@ -1,6 +1,7 @@
 /* Handles of communicators: a region of memory that stays mapped. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -120,14 +121,38 @@ void comms_each(void (*f)(ncclComm_t comm, void* with), void* with) {
   }
 }
 
-static void abort_relative(ncclComm_t c, void* with) {
-  ncclComm_t comm = with;
-  void* inner = atomic_load(&c->inner);
-  if (c == comm || c->family != comm->family || inner == NULL) return;
+struct abort {
+  ncclComm_t comm;
+  const char* why;
+};
+
+/* abort_one marks a communicator first: what is made when nothing was there to be aborted finds the mark. */
+static void abort_one(ncclComm_t c, const char* why) {
   int expected = ncclSuccess;
+  atomic_store(&c->aborted, 1);
   atomic_compare_exchange_strong(&c->state, &expected, ncclInvalidUsage);
-  door_opened()->abort(inner, "ncclCommAbort of a communicator that shares its resources");
+  void* inner = atomic_load(&c->inner);
+  if (inner) door_opened()->abort(inner, why);
   fallback_abort(c);
 }
 
-void family_abort(ncclComm_t comm) { comms_each(abort_relative, comm); }
+static void abort_relative(ncclComm_t c, void* with) {
+  const struct abort* a = with;
+  ncclComm_t parent = atomic_load(&c->parent);
+  char why[128];
+  if (c == a->comm) return;
+  if (parent && parent->family == a->comm->family) {
+    snprintf(why, sizeof why, "%s of the communicator of which this one is made", a->why);
+  } else if (c->family == a->comm->family) {
+    snprintf(why, sizeof why, "%s of a communicator that shares its resources", a->why);
+  } else {
+    return;
+  }
+  abort_one(c, why);
+}
+
+void comm_abort(ncclComm_t c, const char* why) {
+  struct abort a = {c, why};
+  abort_one(c, why);
+  comms_each(abort_relative, &a);
+}

@@ -37,6 +37,33 @@ static void say_init(ncclComm_t c, const char* state) {
            c->nranks, c->device, cuda_nvml(c->device), (unsigned long long)cuda_bus(c->device), (unsigned long long)c->id, state);
 }
 
+ncclResult_t comm_unmade(ncclComm_t c, ncclResult_t r, const char* what) {
+  const char* why = door_opened()->error();
+  if (comm_aborted(c))
+    return fail(ncclInvalidUsage, "%sthe communicator%s was aborted meanwhile, by ncclCommAbort or a ncclCommDestroy that has waited long enough: %s", what,
+                atomic_load(&c->parent) ? " of which it is made" : "", why);
+  return fail(r, "%s%s", strstr(why, "versions differ") ? "Mismatched NCCL version detected : " : what, why);
+}
+
+ncclResult_t comm_meet(ncclComm_t c, void* inner, int joined, const char* what) {
+  const struct door* d = door_opened();
+  atomic_store(&c->inner, inner); /* from here on, an abort ends the waits */
+  if (comm_aborted(c)) d->abort(inner, "ncclCommAbort");
+  ncclResult_t r = joined ? ncclSuccess : d->join(inner);
+  if (r == ncclSuccess) r = d->place(inner, &c->rank, &c->nranks);
+  int met = r == ncclSuccess; /* what fails after that has its text */
+  if (r == ncclSuccess) r = peers_exchange(c);
+  if (r == ncclSuccess) r = fallback_join(c);
+  if (r == ncclSuccess && !comm_aborted(c)) {
+    profile_open(c);
+    return r;
+  }
+  if (!met || comm_aborted(c)) r = comm_unmade(c, r, what);
+  fallback_abort(c);
+  (void)d->close(atomic_exchange(&c->inner, NULL));
+  return r;
+}
+
 static ncclResult_t run_init(struct work* w) {
   struct init* i = (struct init*)w;
   ncclComm_t c = w->comm;
@@ -47,16 +74,8 @@ static ncclResult_t run_init(struct work* w) {
   struct door_comm options = {&i->id, c->rank, c->nranks, c->device, c->config.maxCTAs > 0 ? c->config.maxCTAs : 0, c->net};
   void* inner = NULL;
   ncclResult_t r = d->create(&options, &inner);
-  if (r == ncclSuccess) {
-    atomic_store(&c->inner, inner); /* from here on, Abort ends the wait */
-    if (atomic_load(&c->aborted)) d->abort(inner, "ncclCommAbort");
-    r = d->join(inner);
-  }
-  if (r != ncclSuccess)
-    return fail(r, "%s%s", strstr(d->error(), "versions differ") ? "Mismatched NCCL version detected : " : "", d->error());
-  peers_exchange(c);
-  if ((r = fallback_join(c)) != ncclSuccess) return r;
-  profile_open(c);
+  if (r != ncclSuccess) return fail(r, "%s", d->error());
+  if ((r = comm_meet(c, inner, 0, "")) != ncclSuccess) return r;
   if (c->nranks == 1) meeting_forget(&i->id);
   say_init(c, "COMPLETE");
   return ncclSuccess;
@@ -208,15 +227,12 @@ static ncclResult_t run_split(struct work* w) {
   int rank = 0, size = 0;
   uint64_t nth = atomic_fetch_add(&w->parent->splits, 1); /* all ranks split as often */
   ncclResult_t r = d->split(of, s->color, s->key, &inner, &rank, &size);
-  if (r != ncclSuccess) return fail(r, "%s", d->error());
+  if (r != ncclSuccess) return comm_unmade(w->comm, r, "ncclCommSplit : ");
   w->comm->rank = rank;
   w->comm->nranks = size;
   w->comm->id = hash_bytes(&(uint64_t[]){w->parent->id, (uint64_t)s->color, (uint64_t)size, nth}, 32);
-  atomic_store(&w->comm->inner, inner);
-  if (inner) peers_exchange(w->comm);
-  if (inner && (r = fallback_join(w->comm)) != ncclSuccess) (void)d->close(atomic_exchange(&w->comm->inner, NULL));
+  if (inner) r = comm_meet(w->comm, inner, 1, "ncclCommSplit : ");
   if (inner && r == ncclSuccess) {
-    profile_open(w->comm);
     log_info(SUB_INIT, w->comm->device, "ncclCommSplit comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %llx parent %p splitCount %llu color %d key %d - Init COMPLETE", (void*)w->comm, rank,
              size, w->comm->device, cuda_nvml(w->comm->device), (unsigned long long)cuda_bus(w->comm->device), (void*)w->parent, (unsigned long long)nth + 1, s->color, s->key);
   }
@@ -227,6 +243,7 @@ static void split_done(struct work* w, ncclResult_t r) {
   struct split* s = (struct split*)w;
   ncclComm_t c = w->comm, parent = w->parent; /* which was entered */
   int none = r != ncclSuccess || atomic_load(&c->inner) == NULL; /* NCCL_SPLIT_NOCOLOR: this rank is in none */
+  atomic_store(&c->parent, NULL);
   atomic_store_explicit(&c->state, r, memory_order_release);
   __atomic_store_n(s->out, none ? NULL : c, __ATOMIC_RELEASE);
   free(s);
@@ -262,6 +279,7 @@ EXPORT(ncclResult_t, CommSplit, ncclComm_t comm, int color, int key, ncclComm_t*
   }
   s->work = (struct work){.comm = c, .run = run_split, .done = split_done};
   s->work.parent = comm;
+  atomic_store(&c->parent, comm);
   s->out = newcomm;
   s->color = color;
   s->key = key;

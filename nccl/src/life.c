@@ -158,9 +158,8 @@ static ncclResult_t until_done(ncclComm_t c) {
   const char* text = setting("MSCCLPP_NCCL_DESTROY_SECONDS");
   double limit = text && atof(text) > 0 ? atof(text) : 60;
   if (until_idle(c, limit)) return ncclSuccess;
-  void* inner = atomic_load(&c->inner);
   const char* doing = atomic_load(&c->doing);
-  if (inner) door_opened()->abort(inner, "ncclCommDestroy, which has waited long enough");
+  comm_abort(c, "ncclCommDestroy, which has waited long enough");
   until_idle(c, 5);
   char why[512]; /* whom it has waited for is in the error that it ended with */
   snprintf(why, sizeof why, "%s", ncclGetLastError(NULL));
@@ -218,24 +217,15 @@ EXPORT(ncclResult_t, CommAbort, ncclComm_t comm) {
   ncclResult_t r = comm_enter(comm, "ncclCommAbort", NEED_ALIVE);
   if (r != ncclSuccess) return r;
   int again = atomic_exchange(&comm->aborted, 1), destroyed = !comm_take(comm);
-  const struct door* d = door_opened();
-  void* inner = atomic_load(&comm->inner);
-  if (destroyed) { /* by a thread that is in Destroy, which ends now, and frees */
-    if (again)
-      r = fail(ncclInvalidArgument, "ncclCommAbort : communicator %p is being destroyed", (void*)comm);
-    else if (inner)
-      d->abort(inner, "ncclCommAbort");
-    if (!again) fallback_abort(comm);
+  if (destroyed && again) {
     comm_leave(comm);
-    return r;
+    return fail(ncclInvalidArgument, "ncclCommAbort : communicator %p is being destroyed", (void*)comm);
   }
-  int expected = ncclSuccess;
-  atomic_compare_exchange_strong(&comm->state, &expected, ncclInvalidUsage);
-  if (inner) d->abort(inner, "ncclCommAbort");
-  fallback_abort(comm);
-  family_abort(comm);
-  void* shrinking = atomic_load(&comm->shrinking);
-  if (shrinking) d->abort(shrinking, "ncclCommAbort of the communicator that was shrunk");
+  comm_abort(comm, "ncclCommAbort");
+  if (destroyed) { /* by a thread that is in Destroy, which ends now, and frees */
+    comm_leave(comm);
+    return ncclSuccess;
+  }
   log_info(SUB_INIT, comm->device, "comm %p rank %d nranks %d cudaDev %d - Abort COMPLETE", (void*)comm, comm->rank, comm->nranks, comm->device);
   /* Calls inside end soon; what they use is freed when the last has left, and nobody waits for it
    * longer than a moment. */

@@ -21,20 +21,23 @@ static uint64_t host_hash(void) {
   return hash_bytes(text, n > 0 ? (size_t)n : 0);
 }
 
-void peers_exchange(ncclComm_t c) {
+ncclResult_t peers_exchange(ncclComm_t c) {
   struct peer mine = {.host = host_hash(), .pid = (int32_t)getpid()};
   struct peer* all = calloc((size_t)c->nranks, sizeof *all);
   const struct door* d = door_opened();
   ras_describe(&mine);
-  if (all == NULL) return; /* the others wait for this rank's part, and then fail: as in any shortage of memory */
-  if (c->nranks == 1) {
+  if (all == NULL) return fail(ncclSystemError, "out of memory for what %d ranks say of their processes", c->nranks);
+  ncclResult_t r = ncclSuccess;
+  if (c->nranks == 1)
     all[0] = mine;
-  } else if (d->exchange(atomic_load(&c->inner), &mine, sizeof mine, all) != ncclSuccess) {
-    log_info(SUB_INIT | SUB_RAS, c->device, "comm %p: the processes of its ranks are not known: %s", (void*)c, d->error());
+  else
+    r = d->exchange(atomic_load(&c->inner), &mine, sizeof mine, all);
+  if (r != ncclSuccess) {
     free(all);
-    return;
+    return fail(r, "%s", d->error());
   }
   atomic_store_explicit(&c->peers, all, memory_order_release);
+  return r;
 }
 
 int peers_hosts(ncclComm_t c) {

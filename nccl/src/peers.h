@@ -16,9 +16,8 @@ struct peer {
   int32_t pid;
 };
 
-/* peers_exchange fills comm->peers. All ranks call it when they have met, whatever their variables say. A failure leaves NULL:
- * the next call of the communicator says why. */
-void peers_exchange(ncclComm_t comm);
+/* peers_exchange fills comm->peers. All ranks call it when they have met, whatever their variables say. */
+ncclResult_t peers_exchange(ncclComm_t comm);
 
 /* peers_hosts returns on how many machines the ranks are. */
 int peers_hosts(ncclComm_t comm);

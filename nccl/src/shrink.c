@@ -5,12 +5,9 @@
 #include "comm.h"
 #include "door.h"
 #include "export.h"
-#include "fallback.h"
 #include "fork.h"
 #include "group.h"
 #include "log.h"
-#include "peers.h"
-#include "profiler.h"
 #include "watch.h"
 
 struct shrink {
@@ -26,24 +23,8 @@ static ncclResult_t run_shrink(struct work* w) {
   const struct door* d = door_opened();
   void* inner = NULL;
   ncclResult_t r = d->shrink(atomic_load(&parent->inner), s->excluded, (size_t)s->count, s->flags & NCCL_SHRINK_ABORT, &inner);
-  if (r != ncclSuccess) return fail(r, "ncclCommShrink : %s", d->error());
-  atomic_store(&parent->shrinking, inner); /* from here on, an abort of the parent ends the wait */
-  if (atomic_load(&parent->given_up)) d->abort(inner, "ncclCommAbort of the communicator that was shrunk");
-  r = d->join(inner);
-  atomic_store(&parent->shrinking, NULL);
-  if (r == ncclSuccess) r = d->place(inner, &c->rank, &c->nranks);
-  if (r != ncclSuccess) {
-    fail(r, "ncclCommShrink : %s", d->error());
-    (void)d->close(inner);
-    return r;
-  }
-  atomic_store(&c->inner, inner);
-  peers_exchange(c);
-  if ((r = fallback_join(c)) != ncclSuccess) {
-    (void)d->close(atomic_exchange(&c->inner, NULL));
-    return r;
-  }
-  profile_open(c);
+  if (r != ncclSuccess) return comm_unmade(c, r, "ncclCommShrink : ");
+  if ((r = comm_meet(c, inner, 0, "ncclCommShrink : ")) != ncclSuccess) return r;
   log_info(SUB_INIT, c->device, "ncclCommShrink comm %p rank %d nranks %d cudaDev %d parent %p - Init COMPLETE", (void*)c, c->rank, c->nranks, c->device, (void*)parent);
   return ncclSuccess;
 }
@@ -51,6 +32,7 @@ static ncclResult_t run_shrink(struct work* w) {
 static void shrink_done(struct work* w, ncclResult_t r) {
   struct shrink* s = (struct shrink*)w;
   ncclComm_t c = w->comm, parent = w->parent; /* which was entered */
+  atomic_store(&c->parent, NULL);
   atomic_store_explicit(&c->state, r, memory_order_release);
   __atomic_store_n(s->out, r == ncclSuccess ? c : NULL, __ATOMIC_RELEASE);
   free(s);
@@ -109,6 +91,7 @@ EXPORT(ncclResult_t, CommShrink, ncclComm_t comm, int* exclude, int count, ncclC
     return group_end(r);
   }
   c->id = comm->id + 1; /* the same on all ranks that stay */
+  atomic_store(&c->parent, comm);
   s->work = (struct work){.comm = c, .parent = comm, .run = run_shrink, .done = shrink_done};
   s->out = newcomm;
   s->flags = flags;
