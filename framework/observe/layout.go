@@ -27,7 +27,7 @@ const (
 
 const (
 	magic   = 0x56524553424f4c43 // tells a region from other memory
-	version = 3
+	version = 4
 )
 
 // The state of a rank.
@@ -76,6 +76,7 @@ type header struct {
 	device    [64]byte
 	program   [128]byte
 	failure   [768]byte
+	taken     [maxRings]uint64 // records of each ring that are of ranks which had the region before
 }
 
 // board is the state of one communicator: what its rank has begun last.
@@ -101,7 +102,7 @@ type ring struct {
 	state uint32 // 0: free, 1: being taken, 2: in use, 3: its writer has ended
 	_     uint32
 	next  uint64 // records written
-	base  uint64 // records written before its writer took it
+	base  uint64 // records that are of writers which had it before
 	name  [40]byte
 }
 

@@ -112,6 +112,12 @@ func (r *Rank) take(path string, local int) bool {
 
 func (r *Rank) introduce(f *Facts) {
 	h := r.at.header()
+	for i := range maxRings { // of the rank before, if there was one
+		h.taken[i] = atomic.LoadUint64(&r.at.ring(i).next)
+	}
+	for i := range maxBoards {
+		atomic.StoreUint32(&r.at.board(i).state, 0)
+	}
 	h.rank, h.size = int32(f.Rank), int32(f.Size)
 	h.culprit = framework.NoPeer
 	h.started, h.origin = time.Now().UnixNano(), r.clock()

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -218,7 +219,10 @@ func (v *View) Dump(ctx context.Context) (string, error) {
 }
 
 // Cursor is how far a reader has read the rings of a rank.
-type Cursor struct{ next [maxRings]uint64 }
+type Cursor struct {
+	next    [maxRings]uint64
+	writers [maxRings]string
+}
 
 // Stretch holds the records read from one ring.
 type Stretch struct {
@@ -228,7 +232,7 @@ type Stretch struct {
 	Lost    uint64 // that were overwritten before they were read
 }
 
-// Read reads what was written since the cursor, which it moves.
+// Read reads what the rank has written since the cursor, which it moves.
 func (v *View) Read(c *Cursor) []Stretch {
 	var all []Stretch
 	for i := range maxRings {
@@ -236,28 +240,48 @@ func (v *View) Read(c *Cursor) []Stretch {
 		if atomic.LoadUint32(&g.state) < 2 {
 			continue
 		}
-		end := atomic.LoadUint64(&g.next)
-		if end <= c.next[i] {
-			continue
+		c.next[i] = max(c.next[i], v.at.header().taken[i])
+		writer, end := text(g.name[:]), atomic.LoadUint64(&g.next)
+		if base := min(atomic.LoadUint64(&g.base), end); base > c.next[i] { // of its former writer
+			all = append(all, v.stretch(c, i, base))
 		}
-		s := Stretch{Ring: i, Writer: text(g.name[:])}
-		from := c.next[i]
-		if end-from > RingRecords {
-			from = end - RingRecords
+		c.writers[i] = writer
+		if end > c.next[i] {
+			all = append(all, v.stretch(c, i, end))
 		}
-		s.Records = make([]Record, 0, end-from)
-		for p := from; p < end; p++ {
-			s.Records = append(s.Records, *v.at.record(i, p))
-		}
-		// The writer may meanwhile have come round. It may be writing the record behind the last one.
-		if now := atomic.LoadUint64(&g.next) + 1; now > RingRecords && now-RingRecords > from {
-			gone := min(now-RingRecords-from, uint64(len(s.Records)))
-			s.Records = s.Records[gone:]
-			from += gone
-		}
-		s.Lost = from - c.next[i]
-		c.next[i] = end
-		all = append(all, s)
 	}
 	return all
+}
+
+// Rest reads what the rank of the cursor had still written when another one took its region.
+func (v *View) Rest(c *Cursor) []Stretch {
+	var all []Stretch
+	for i := range maxRings {
+		if end := v.at.header().taken[i]; end > c.next[i] {
+			all = append(all, v.stretch(c, i, end))
+		}
+	}
+	return all
+}
+
+// stretch reads a ring up to a position, to which it moves the cursor.
+func (v *View) stretch(c *Cursor, i int, end uint64) Stretch {
+	s := Stretch{Ring: i, Writer: cmp.Or(c.writers[i], "closed")}
+	from := c.next[i]
+	if end-from > RingRecords {
+		from = end - RingRecords
+	}
+	s.Records = make([]Record, 0, end-from)
+	for p := from; p < end; p++ {
+		s.Records = append(s.Records, *v.at.record(i, p))
+	}
+	// The writer may meanwhile have come round. It may be writing the record behind the last one.
+	if now := atomic.LoadUint64(&v.at.ring(i).next) + 1; now > RingRecords && now-RingRecords > from {
+		gone := min(now-RingRecords-from, uint64(len(s.Records)))
+		s.Records = s.Records[gone:]
+		from += gone
+	}
+	s.Lost = from - c.next[i]
+	c.next[i] = end
+	return s
 }

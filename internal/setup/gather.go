@@ -30,7 +30,7 @@ type recorder struct {
 
 const (
 	gatherLimit   = 10 * time.Second // for the other ranks to come to their end
-	gatherRecords = 200_000          // of a rank, since its part goes in one parcel
+	gatherRecords = 200_000          // of a rank, since its part goes in one parcel; all together have what a trace keeps
 
 	tagTrace    framework.Tag = 1<<40 + 1<<20 // behind those of communicators
 	tagTraceGot framework.Tag = tagTrace + 1
@@ -39,16 +39,19 @@ const (
 // recorders counts them: a process may be in several jobs, as programs of NCCL are in one for each communicator.
 var recorders atomic.Int32
 
-func newRecorder(c config.Observe, o *observe.Rank, log *slog.Logger) *recorder {
+func newRecorder(c config.Observe, o *observe.Rank, size int, log *slog.Logger) *recorder {
 	own := o.Own()
 	if own == nil || c.Trace == "" && !c.Report {
 		return nil
 	}
 	r := &recorder{config: c, rank: o, number: int(recorders.Add(1)), log: log, c: traces.NewCollector(own)}
-	r.c.Bound(gatherRecords)
+	r.c.Bound(share(size))
 	r.c.Start()
 	return r
 }
+
+// share is how many records a rank of a job keeps: rank 0 has the memory for those of all.
+func share(size int) int { return min(gatherRecords, traces.MostRecords/max(1, size)) }
 
 // end has rank 0 write the trace. Where the job has failed each rank writes what it has.
 func (r *recorder) end(boot *bootstrap.TCP) {
@@ -104,7 +107,7 @@ func (r *recorder) gather(ctx context.Context, boot *bootstrap.TCP, own *traces.
 		all.Go(func() {
 			p, err := boot.Recv(ctx, rank, tagTrace)
 			if err == nil {
-				parts[rank], err = traces.DecodePart(p.Data)
+				parts[rank], err = traces.DecodePart(p.Data, share(boot.Size()))
 				p.Close()
 				_ = boot.Send(ctx, rank, tagTraceGot, framework.Parcel{}) // a rank that is gone needs no answer
 			}

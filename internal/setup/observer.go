@@ -43,7 +43,7 @@ func (j *Job) observe(p *Plan, boot *bootstrap.Config) {
 	if err != nil {
 		p.Log.Warn("the rank cannot be observed", "error", err)
 	}
-	j.recorder = newRecorder(p.Config.Observe, j.Observer, p.Log)
+	j.recorder = newRecorder(p.Config.Observe, j.Observer, boot.Size, p.Log)
 	j.Observer.Life(observe.Join|observe.Begin, framework.NoPeer)
 }
 

@@ -15,7 +15,9 @@ type Collector struct {
 
 	mu   sync.Mutex
 	logs map[place]*log
-	room int // for further records
+	last map[place]*log // of each region, whose place has no start
+	most int            // records that are kept
+	held int            // that are, up to a quarter more
 	sums bool
 	sum  *Story // of the records that were dropped
 	stop chan struct{}
@@ -30,12 +32,13 @@ type place struct {
 
 // log holds the records and states read from one rank.
 type log struct {
-	info   observe.Info
-	states []observe.State
-	names  [observe.Names]string
-	cursor observe.Cursor
-	events []*events
-	lost   uint64
+	info    observe.Info
+	states  []observe.State
+	names   [observe.Names]string
+	cursor  observe.Cursor
+	events  []*events
+	lost    uint64
+	dropped uint64 // to make room for newer ones
 }
 
 // events are those of one writer.
@@ -45,8 +48,8 @@ type events struct {
 	records []observe.Record
 }
 
-// mostRecords bounds the memory of a collector to some 100 MB, and the file.
-const mostRecords = 1_000_000
+// MostRecords bounds the memory of a collector, and the file.
+const MostRecords = 1_000_000
 
 // pollEvery is how often a collector reads: a ring has room for what a rank writes meanwhile, unless its calls take less
 // than 3 µs.
@@ -54,7 +57,7 @@ const pollEvery = 5 * time.Millisecond
 
 // NewCollector reads records from now on.
 func NewCollector(memories ...*observe.Memory) *Collector {
-	return &Collector{memories: memories, logs: map[place]*log{}, room: mostRecords, stop: make(chan struct{})}
+	return &Collector{memories: memories, logs: map[place]*log{}, last: map[place]*log{}, most: MostRecords, stop: make(chan struct{})}
 }
 
 // Start reads in the background, until Stop.
@@ -88,14 +91,14 @@ func (c *Collector) Poll() {
 			c.read(m, v)
 		}
 	}
-	if c.sums && c.room < mostRecords-manyRecords {
+	if c.sums && c.held > manyRecords {
 		c.sum = c.tell("")
 		c.forget()
 	}
 }
 
-// Bound lets the collector keep fewer records.
-func (c *Collector) Bound(records int) { c.room = min(c.room, records) }
+// Bound lets the collector keep fewer records: the newest ones.
+func (c *Collector) Bound(records int) { c.most = min(c.most, records) }
 
 // manyRecords is how many are kept where numbers are enough.
 const manyRecords = 200_000
@@ -129,8 +132,12 @@ func (c *Collector) read(memory int, v *observe.View) {
 	at := place{memory, v.Region, info.Started}
 	l := c.logs[at]
 	if l == nil {
+		region := place{memory: memory, region: v.Region}
+		if before := c.last[region]; before != nil {
+			c.keep(before, v.Rest(&before.cursor))
+		}
 		l = &log{}
-		c.logs[at] = l
+		c.logs[at], c.last[region] = l, l
 	}
 	l.info, l.states = info, v.States()
 	for i := range l.names {
@@ -138,20 +145,52 @@ func (c *Collector) read(memory int, v *observe.View) {
 			l.names[i] = v.Name(i)
 		}
 	}
-	for _, s := range v.Read(&l.cursor) {
+	c.keep(l, v.Read(&l.cursor))
+}
+
+// keep adds what was read of a rank.
+func (c *Collector) keep(l *log, read []observe.Stretch) {
+	for _, s := range read {
 		n := slices.IndexFunc(l.events, func(e *events) bool { return e.ring == s.Ring && e.writer == s.Writer })
 		if n < 0 {
 			n = len(l.events)
 			l.events = append(l.events, &events{ring: s.Ring, writer: s.Writer})
 		}
 		e := l.events[n]
-		if len(s.Records) > c.room {
-			l.lost += uint64(len(s.Records) - c.room)
-			s.Records = s.Records[:c.room]
-		}
-		c.room -= len(s.Records)
 		e.records = append(e.records, s.Records...)
+		c.held += len(s.Records)
 		l.lost += s.Lost
+	}
+	if c.held > c.most+c.most/4 { // else each record would cost a look at all
+		c.trim()
+	}
+}
+
+// trim drops the oldest records of the writers that have most of them, until there are few enough: what seldom happens stays.
+func (c *Collector) trim() {
+	var sizes []int
+	for _, l := range c.logs {
+		for _, e := range l.events {
+			sizes = append(sizes, len(e.records))
+		}
+	}
+	slices.Sort(sizes)
+	each, left := 0, max(0, c.most) // each: how many a writer may have
+	for i, n := range sizes {
+		if each = left / (len(sizes) - i); n > each {
+			break
+		}
+		left -= n
+	}
+	c.held = 0
+	for _, l := range c.logs {
+		for _, e := range l.events {
+			if over := len(e.records) - each; over > 0 {
+				e.records = slices.Delete(e.records, 0, over)
+				l.dropped += uint64(over)
+			}
+			c.held += len(e.records)
+		}
 	}
 }
 
@@ -164,9 +203,9 @@ func (c *Collector) Forget() {
 
 func (c *Collector) forget() {
 	for _, l := range c.logs {
-		l.events, l.lost = nil, 0
+		l.events, l.lost, l.dropped = nil, 0, 0
 	}
-	c.room = mostRecords
+	c.held = 0
 }
 
 // Trace puts together what was read of a job; "" is any.
@@ -177,6 +216,9 @@ func (c *Collector) Trace(job string) *Trace {
 }
 
 func (c *Collector) trace(job string) *Trace {
+	if c.held > c.most {
+		c.trim()
+	}
 	t := &Trace{Job: job}
 	var all []observe.Info
 	var mine []*log
@@ -199,7 +241,7 @@ func (l *log) rank(all []observe.Info, world worldOf) *Rank {
 	clock := clockOf(&l.info, all)
 	r := &Rank{
 		Rank: l.info.Rank, Size: l.info.Size, Host: l.info.Host, Device: l.info.Device, PID: l.info.PID,
-		State: observe.StateName(l.info.State), Failure: l.info.Failure, Culprit: l.info.Culprit, ClockError: clock.Error, Lost: l.lost,
+		State: observe.StateName(l.info.State), Failure: l.info.Failure, Culprit: l.info.Culprit, ClockError: clock.Error, Lost: l.lost, Dropped: l.dropped,
 	}
 	b := builder{log: l, clock: clock, rank: r, world: world, open: map[int]*Call{}, begun: map[string]int64{}, waits: map[uint64]int64{}, posts: map[peerOf][]post{}}
 	for _, e := range l.events {

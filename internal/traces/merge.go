@@ -6,6 +6,7 @@ import "slices"
 func (s *Story) Merge(o *Story) {
 	s.Calls += o.Calls
 	s.Lost += o.Lost
+	s.Dropped += o.Dropped
 	s.Error = max(s.Error, o.Error)
 	s.Ranks = max(s.Ranks, o.Ranks)
 	s.Open, s.Failed = o.Open, o.Failed

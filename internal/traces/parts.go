@@ -55,11 +55,14 @@ func (p *Part) Encode() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// mostPart bounds a part that comes from another rank.
-const mostPart = 1 << 30
+// mostOfRecord is more bytes than a record makes of a trace, and mostBeside than the rest of a part has.
+const (
+	mostOfRecord = 1 << 10
+	mostBeside   = 1 << 20
+)
 
-// DecodePart is the part that Encode made bytes of.
-func DecodePart(b []byte) (*Part, error) {
+// DecodePart is the part of so many records at most that Encode made bytes of.
+func DecodePart(b []byte, records int) (*Part, error) {
 	fail := func(err error) (*Part, error) {
 		return nil, fmt.Errorf("%w: expected a part of a trace: %w", framework.ErrInvalid, err)
 	}
@@ -67,7 +70,9 @@ func DecodePart(b []byte) (*Part, error) {
 	if err != nil {
 		return fail(err)
 	}
-	r := bufio.NewReader(io.LimitReader(z, mostPart))
+	most := int64(records)*mostOfRecord + mostBeside
+	limited := &io.LimitedReader{R: z, N: most + 1}
+	r := bufio.NewReader(limited)
 	head, err := r.ReadBytes('\n')
 	if err != nil {
 		return fail(err)
@@ -79,6 +84,9 @@ func DecodePart(b []byte) (*Part, error) {
 	rest, err := io.ReadAll(r)
 	if err != nil {
 		return fail(err)
+	}
+	if limited.N <= 0 {
+		return fail(fmt.Errorf("it has more than %d bytes, of at most %d records", most, records))
 	}
 	if p.trace, err = Read(rest); err != nil {
 		return fail(err)

@@ -2,6 +2,7 @@ package traces
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework/observe"
@@ -28,7 +29,7 @@ func TestPartsAreAssembled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := DecodePart(b)
+		got, err := DecodePart(b, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +37,7 @@ func TestPartsAreAssembled(t *testing.T) {
 			t.Errorf("%+v: expected %+v", got, p)
 		}
 		parts[i] = got
-		if _, err := DecodePart(b[:len(b)/2]); err == nil {
+		if _, err := DecodePart(b[:len(b)/2], 10); err == nil {
 			t.Error("half a part is taken for one")
 		}
 	}
@@ -47,5 +48,23 @@ func TestPartsAreAssembled(t *testing.T) {
 	put, wait := x.RankOf(0).Puts[0], x.RankOf(3).Waits[0]
 	if put.Peer != 3 || put.Got != 2000 || wait.Peer != 0 || wait.Begin != 900 || wait.Sent != 1000 || wait.Bytes != 64 {
 		t.Errorf("%+v and %+v: expected a put to rank 3 that ends its wait at 2000", put, wait)
+	}
+}
+
+// A part of more than its rank may have is refused, however small it is when compressed.
+func TestPartsAreBounded(t *testing.T) {
+	p := &Part{trace: &Trace{Job: "j", Ranks: []*Rank{{Rank: 0, Size: 1, Culprit: -1, Moments: make([]Moment, 50_000)}}}}
+	for i := range p.trace.Ranks[0].Moments {
+		p.trace.Ranks[0].Moments[i] = Moment{Name: "epoch", At: int64(i), Peer: -1}
+	}
+	b, err := p.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := DecodePart(b, 50_000); err != nil {
+		t.Error(err)
+	}
+	if _, err := DecodePart(b, 100); err == nil || !strings.Contains(err.Error(), "at most 100 records") {
+		t.Errorf("%v: expected that a part of 50,000 records is refused", err)
 	}
 }

@@ -1,6 +1,7 @@
 package traces
 
 import (
+	"bufio"
 	"cmp"
 	"fmt"
 	"hash/fnv"
@@ -68,39 +69,51 @@ type event struct {
 	flowEnds []uint64
 }
 
-// Tracks of a rank.
+// Tracks of a rank. The others have the numbers behind these.
 const (
-	trackRank  = 0
-	trackLife  = 1
-	trackComms = 16   // and following
-	trackProxy = 256  // and following
-	trackUnder = 1024 // and following: what proxies have under way
-	trackPorts = 4096 // and following: channels
+	trackRank = 0
+	trackLife = 1
 )
 
-func track(rank, n int) uint64 { return uint64(rank+1)<<16 | uint64(n) }
+func track(rank, n int) uint64 { return uint64(rank+1)<<32 | uint64(n) }
 
 // WritePerfetto writes the trace as Perfetto reads it.
 func (t *Trace) WritePerfetto(w io.Writer) error {
-	var b []byte
-	var all []event
+	var described, packets []byte
+	var all []packet
 	waiters := t.waiters()
 	for i, r := range t.Ranks {
 		name := fmt.Sprintf("rank %d on %s, %s", r.Rank, r.Host, r.Device)
-		b = appendTrack(b, track(r.Rank, trackRank), 0, name, r.Rank+1, i == 0)
-		all = append(all, t.lifeOf(r, &b)...)
-		all = append(all, callsOf(r, waiters, &b)...)
-		all = append(all, triggersOf(r, &b)...)
-		all = append(all, transfersOf(r, &b)...)
-		all = append(all, channelsOf(r, &b)...)
+		described = appendTrack(described, track(r.Rank, trackRank), 0, name, r.Rank+1, i == 0)
+		names := &tracks{rank: r.Rank, numbers: map[string]int{}, to: &described}
+		for _, events := range []func() []event{
+			func() []event { return t.lifeOf(r, &described) },
+			func() []event { return callsOf(r, waiters, names) },
+			func() []event { return triggersOf(r, names) },
+			func() []event { return transfersOf(r, names) },
+			func() []event { return channelsOf(r, names) },
+		} {
+			for _, e := range events() { // as packets they take a third of the memory
+				from := len(packets)
+				packets = e.append(packets)
+				all = append(all, packet{e.at, from, len(packets)})
+			}
+		}
 	}
 	// Events of one track come in their order, also those of one time.
-	slices.SortStableFunc(all, func(x, y event) int { return cmp.Compare(x.at, y.at) })
-	for i := range all {
-		b = all[i].append(b)
+	slices.SortStableFunc(all, func(x, y packet) int { return cmp.Compare(x.at, y.at) })
+	out := bufio.NewWriter(w)
+	_, _ = out.Write(described) // Flush has its error
+	for _, p := range all {
+		_, _ = out.Write(packets[p.from:p.to])
 	}
-	_, err := w.Write(b)
-	return err
+	return out.Flush()
+}
+
+// packet is where the packet of an event is among those that were made.
+type packet struct {
+	at       int64
+	from, to int
 }
 
 // lifeOf makes the track of a rank's life: where it runs, when it joined, failed or left.
@@ -121,7 +134,7 @@ func (t *Trace) lifeOf(r *Rank, b *[]byte) []event {
 		{name: "job", text: t.Job}, {name: "rank", number: int64(r.Rank)}, {name: "size", number: int64(r.Size)},
 		{name: "host", text: r.Host}, {name: "device", text: r.Device}, {name: "pid", number: int64(r.PID)},
 		{name: "state", text: r.State}, {name: "failure", text: r.Failure}, {name: "culprit", number: int64(r.Culprit)},
-		{name: "clock error ns", number: r.ClockError}, {name: "lost records", number: int64(r.Lost)},
+		{name: "clock error ns", number: r.ClockError}, {name: "lost records", number: int64(r.Lost)}, {name: "dropped records", number: int64(r.Dropped)},
 	}}}
 	for _, m := range r.Moments {
 		all = append(all, event{at: m.At, kind: typeInstant, track: id, name: m.Name, category: "event", notes: []note{{name: "peer", number: int64(m.Peer)}}})
@@ -137,18 +150,11 @@ func flow(c *Call, waiter int) uint64 {
 }
 
 // callsOf is a track for each communicator.
-func callsOf(r *Rank, waiters map[meeting][]int, b *[]byte) []event {
-	var comms []string
+func callsOf(r *Rank, waiters map[meeting][]int, t *tracks) []event {
 	var all []event
 	for i := range r.Calls {
 		c := &r.Calls[i]
-		n := slices.Index(comms, c.Comm)
-		if n < 0 {
-			n = len(comms)
-			comms = append(comms, c.Comm)
-			*b = appendTrack(*b, track(r.Rank, trackComms+n), track(r.Rank, trackRank), c.Comm, 0, false)
-		}
-		id := track(r.Rank, trackComms+n)
+		id := t.of("calls", c.Comm)
 		begin := event{at: c.Begin, kind: typeBegin, track: id, name: c.Kind, category: "call", notes: []note{
 			{name: "call", number: int64(c.Number)}, {name: "communicator", text: c.Comm}, {name: "bytes", number: int64(c.Bytes)},
 			{name: "algorithm", text: c.Algorithm}, {name: "chosen ns", number: c.Chosen - c.Begin}, {name: "ended", number: min(1, c.End)},

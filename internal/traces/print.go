@@ -49,6 +49,9 @@ func (s *Story) Print(w io.Writer) {
 	if s.Lost > 0 {
 		fmt.Fprintf(w, "%d records were overwritten before they were read\n", s.Lost)
 	}
+	if s.Dropped > 0 {
+		fmt.Fprintf(w, "the oldest %d records were dropped: there were more than a trace keeps\n", s.Dropped)
+	}
 }
 
 // SlowLinks says of each link that is slower than its kind how much, with the evidence.

@@ -160,7 +160,7 @@ func (r *reader) event(at int64, b []byte) error {
 	if err != nil {
 		return err
 	}
-	rank := int(e.track>>16) - 1
+	rank := int(e.track>>32) - 1
 	if rank < 0 {
 		return fmt.Errorf("%w: an event on track %d", framework.ErrInvalid, e.track)
 	}
@@ -209,7 +209,7 @@ func (r *reader) take(to *Rank, e *event) {
 		r.job = e.text("job")
 		to.Size, to.PID, to.Culprit = int(e.number("size")), int(e.number("pid")), int(e.number("culprit"))
 		to.Host, to.Device, to.State, to.Failure = e.text("host"), e.text("device"), e.text("state"), e.text("failure")
-		to.ClockError, to.Lost = e.number("clock error ns"), uint64(e.number("lost records"))
+		to.ClockError, to.Lost, to.Dropped = e.number("clock error ns"), uint64(e.number("lost records")), uint64(e.number("dropped records"))
 	case e.kind == typeInstant && e.category == "got": // it follows from the put
 	case e.kind == typeInstant && e.category == "put":
 		to.Puts = append(to.Puts, Put{Channel: e.channel(), At: e.at, Bytes: uint64(e.number("bytes")), Number: uint32(e.number("signal")), Signal: e.number("with signal") != 0})
@@ -275,7 +275,7 @@ func (r *reader) unfinished() {
 	for id, stack := range r.open {
 		for _, s := range stack {
 			if s.category == "call" {
-				to := r.rank(int(id>>16) - 1)
+				to := r.rank(int(id>>32) - 1)
 				to.Calls = append(to.Calls, s.call)
 			}
 		}

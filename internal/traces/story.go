@@ -17,8 +17,9 @@ type Story struct {
 	Open    []OpenCall  `json:"open"` // calls that have not ended
 	Failed  []Failure   `json:"failed"`
 	Proxies []ProxyTime `json:"proxies"`
-	Links   []LinkTime  `json:"links"` // slow ones come first, then those over which ranks waited longest
-	Lost    uint64      `json:"lost"`
+	Links   []LinkTime  `json:"links"`   // slow ones come first, then those over which ranks waited longest
+	Lost    uint64      `json:"lost"`    // records that were overwritten before they were read
+	Dropped uint64      `json:"dropped"` // the oldest ones, of which there were more than are kept
 	Error   int64       `json:"clock_error_ns"`
 }
 
@@ -135,6 +136,7 @@ func (t *Trace) Tell() *Story {
 	}
 	for _, r := range t.Ranks {
 		s.Lost += r.Lost
+		s.Dropped += r.Dropped
 		s.Error = max(s.Error, r.ClockError)
 		s.Split = append(s.Split, split(r))
 		s.Proxies = append(s.Proxies, proxies(r)...)

@@ -15,9 +15,10 @@ type Rank struct {
 	PID          int
 	State        string // running, …
 	Failure      string
-	Culprit      int   // of the failure; -1: none is known
-	ClockError   int64 // ns; 0: the clock is that of rank 0
-	Lost         uint64
+	Culprit      int    // of the failure; -1: none is known
+	ClockError   int64  // ns; 0: the clock is that of rank 0
+	Lost         uint64 // records that were overwritten before they were read
+	Dropped      uint64 // the oldest ones, of which there were more than are kept
 	Calls        []Call
 	Moments      []Moment
 	Triggers     []Trigger

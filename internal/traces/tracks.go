@@ -3,31 +3,29 @@ package traces
 import (
 	"fmt"
 	"hash/fnv"
-	"slices"
 )
 
 // tracks gives each name of a kind a track of a rank.
 type tracks struct {
-	rank  int
-	first int
-	names []string
-	to    *[]byte
+	rank    int
+	numbers map[string]int
+	to      *[]byte
 }
 
-func (t *tracks) of(name string) uint64 {
-	n := slices.Index(t.names, name)
-	if n < 0 {
-		n = len(t.names)
-		t.names = append(t.names, name)
-		*t.to = appendTrack(*t.to, track(t.rank, t.first+n), track(t.rank, trackRank), name, 0, false)
+func (t *tracks) of(kind, name string) uint64 {
+	key := kind + "\x00" + name
+	n, known := t.numbers[key]
+	if !known {
+		n = trackLife + 1 + len(t.numbers)
+		t.numbers[key] = n
+		*t.to = appendTrack(*t.to, track(t.rank, n), track(t.rank, trackRank), name, 0, false)
 	}
-	return track(t.rank, t.first+n)
+	return track(t.rank, n)
 }
 
 // triggersOf is a track for each proxy.
-func triggersOf(r *Rank, b *[]byte) []event {
+func triggersOf(r *Rank, t *tracks) []event {
 	var all []event
-	t := tracks{rank: r.Rank, first: trackProxy, to: b}
 	for i := range r.Triggers {
 		x := &r.Triggers[i]
 		name := "put"
@@ -35,21 +33,20 @@ func triggersOf(r *Rank, b *[]byte) []event {
 			name = "signal"
 		}
 		all = append(all,
-			event{at: x.Begin, kind: typeBegin, track: t.of(x.Writer), name: name, category: "trigger", notes: []note{
+			event{at: x.Begin, kind: typeBegin, track: t.of("proxy", x.Writer), name: name, category: "trigger", notes: []note{
 				{name: "bytes", number: int64(x.Bytes)}, {name: "peer", number: int64(x.Peer)}, {name: "queued", number: int64(x.Queued)},
 			}},
-			event{at: x.End, kind: typeEnd, track: t.of(x.Writer)})
+			event{at: x.End, kind: typeEnd, track: t.of("proxy", x.Writer)})
 	}
 	return all
 }
 
 // transfersOf is a track for what each proxy has under way to each peer.
-func transfersOf(r *Rank, b *[]byte) []event {
+func transfersOf(r *Rank, t *tracks) []event {
 	var all []event
-	t := tracks{rank: r.Rank, first: trackUnder, to: b}
 	for i := range r.Transfers {
 		x := &r.Transfers[i]
-		id := t.of(fmt.Sprintf("%s to rank %d, under way", x.Writer, x.Peer))
+		id := t.of("under way", fmt.Sprintf("%s to rank %d, under way", x.Writer, x.Peer))
 		all = append(all,
 			event{at: x.Begin, kind: typeBegin, track: id, name: Counted(x.Requests, "request"), category: "transfer", notes: []note{
 				{name: "writer", text: x.Writer}, {name: "peer", number: int64(x.Peer)}, {name: "requests", number: int64(x.Requests)}, {name: "bytes", number: int64(x.Bytes)},
@@ -75,12 +72,11 @@ func (c *Channel) notes(number uint32) []note {
 
 // channelsOf is a track for each direction of a channel: what was sent, and the waits of the receiver. The arrow leads to the end
 // of a wait, since that may have begun before the put.
-func channelsOf(r *Rank, b *[]byte) []event {
+func channelsOf(r *Rank, t *tracks) []event {
 	var all []event
-	t := tracks{rank: r.Rank, first: trackPorts, to: b}
 	for i := range r.Puts {
 		p := &r.Puts[i]
-		id := t.of(fmt.Sprintf("%s to rank %d over %s, semaphore %d", p.Comm, p.Peer, p.Transport, p.Semaphore))
+		id := t.of("channel", fmt.Sprintf("%s to rank %d over %s, semaphore %d", p.Comm, p.Peer, p.Transport, p.Semaphore))
 		e := event{at: p.At, kind: typeInstant, track: id, name: "put", category: "put", notes: append(p.notes(p.Number),
 			note{name: "bytes", number: int64(p.Bytes)}, note{name: "with signal", number: truth(p.Signal)})}
 		if p.Bytes == 0 {
@@ -93,7 +89,7 @@ func channelsOf(r *Rank, b *[]byte) []event {
 	}
 	for i := range r.Waits {
 		w := &r.Waits[i]
-		id := t.of(fmt.Sprintf("%s from rank %d over %s, semaphore %d", w.Comm, w.Peer, w.Transport, w.Semaphore))
+		id := t.of("channel", fmt.Sprintf("%s from rank %d over %s, semaphore %d", w.Comm, w.Peer, w.Transport, w.Semaphore))
 		all = append(all,
 			event{at: w.Begin, kind: typeBegin, track: id, name: fmt.Sprintf("wait for rank %d", w.Peer), category: "wait", notes: w.notes(w.Number)},
 			event{at: w.End, kind: typeEnd, track: id})

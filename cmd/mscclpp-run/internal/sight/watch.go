@@ -105,9 +105,16 @@ func (w *Watch) look() {
 // Failed notes what the ranks do when the first of them has failed: it is called right then.
 func (w *Watch) Failed(launch.Result) {
 	if w != nil {
-		w.c.Poll()
-		w.failed = w.c.Trace("")
+		w.failed = w.newest()
 	}
+}
+
+// newest is what is still in the memory of the ranks. That is as much as a flight record has, so it does not depend on what others have
+// read of it, and what they have dropped since.
+func (w *Watch) newest() *traces.Trace {
+	c := traces.NewCollector(w.memory)
+	c.Poll()
+	return c.Trace("")
 }
 
 // Close writes what is to be written of a job that has ended so.
@@ -124,19 +131,19 @@ func (w *Watch) Close(r launch.Result) {
 		w.c.Stop()
 	}
 	w.c.Poll()
-	t := w.c.Trace("")
-	if len(t.Ranks) > 0 {
-		w.trace(t)
-		w.fly(t, r)
+	if len(w.memory.Views()) > 0 {
+		w.trace()
+		w.fly(r)
 		w.tell()
 	}
 	_ = w.memory.Close() // the ranks have ended
 }
 
-func (w *Watch) trace(t *traces.Trace) {
+func (w *Watch) trace() {
 	if w.config.Trace == "" {
 		return
 	}
+	t := w.c.Trace("")
 	name := strings.ReplaceAll(w.config.Trace, "%n", fmt.Sprint(w.node))
 	if err := atomicfile.File(name, func(f io.Writer) error { return t.WritePerfetto(f) }); err != nil {
 		fmt.Fprintf(w.report, "mscclpp-run: the trace was not written: %v\n", err)
@@ -144,10 +151,14 @@ func (w *Watch) trace(t *traces.Trace) {
 }
 
 // fly writes the flight record of a job that did not end well. A signal that asked it to end is no failure.
-func (w *Watch) fly(t *traces.Trace, r launch.Result) {
+func (w *Watch) fly(r launch.Result) {
+	if r.Code == 0 || w.config.Flight == "none" {
+		return
+	}
+	t := w.newest()
 	asked := r.Signal == "SIGTERM" || r.Signal == "SIGINT" || r.Signal == "SIGHUP"
 	said := slices.ContainsFunc(t.Ranks, func(r *traces.Rank) bool { return r.Failure != "" })
-	if r.Code == 0 || w.config.Flight == "none" || asked && !said {
+	if asked && !said {
 		return
 	}
 	base, err := w.config.Flight, error(nil)
