@@ -123,12 +123,32 @@ func (c *DispatchCall) check(b *Buffer) error {
 	case c.Exponents && (!c.RoundScale || scales%4 != 0):
 		return invalid("dispatch", "exponents of %d scales: expected powers of two, and a multiple of 4", scales)
 	}
+	row, outRow, scale, local := 2*c.Hidden, c.Hidden, 4, b.local
+	if c.Format == GivenE4M3 {
+		row = c.Hidden
+	}
+	if c.Format == BFloat16 {
+		outRow = 2 * c.Hidden
+	}
+	if c.Exponents {
+		scale = 1
+	}
+	rows, chosen, receives := local*c.slots(b), c.Tokens*c.TopK, c.Phase != Send
 	return pointers("dispatch", []pointer{
-		{"input", c.Input, 16, c.Tokens > 0}, {"scales", c.Scales, 4, c.Format == GivenE4M3 && c.Tokens > 0}, {"indices", c.Indices, 4, c.Tokens > 0},
-		{"weights", c.Weights, 4, false}, {"output", c.Output, 16, c.Phase != Send}, {"output_scales", c.OutputScales, 4, scales > 0 && c.Phase != Send},
-		{"sources", c.Sources, 4, c.Phase != Send}, {"ranges", c.Ranges, 8, c.Phase != Send}, {"received", c.Received, 4, c.Phase != Send},
-		{"statistics", c.Statistics, 4, false}, {"handle", c.Handle, 16, c.Phase != Send},
+		{"input", c.Input, 16, c.Tokens > 0, c.Tokens * row, false}, {"scales", c.Scales, 4, c.Format == GivenE4M3 && c.Tokens > 0, 4 * c.Tokens * c.RowScales, false},
+		{"indices", c.Indices, 4, c.Tokens > 0, chosen * indexBytes(c.Index64), false}, {"weights", c.Weights, 4, false, 4 * chosen, false},
+		{"output", c.Output, 16, receives, rows * outRow, true}, {"output_scales", c.OutputScales, 4, scales > 0 && receives, rows * scales * scale, true},
+		{"sources", c.Sources, 4, receives, 4 * rows, true}, {"ranges", c.Ranges, 8, receives, 8 * local * b.comm.Size(), true},
+		{"received", c.Received, 4, receives, 4 * local, true}, {"statistics", c.Statistics, 4, false, 4 * local, true},
+		{"handle", c.Handle, 16, receives, int(b.HandleBytes()), true},
 	})
+}
+
+func indexBytes(wide bool) int {
+	if wide {
+		return 8
+	}
+	return 4
 }
 
 func (c *DispatchCall) slots(b *Buffer) int { return b.slots(c.Slots) }
@@ -145,18 +165,28 @@ func (c *CombineCall) check(b *Buffer) error {
 	if err := b.sizes("combine", c.Phase, c.Tokens, c.Hidden, c.TopK, b.slots(c.Slots), 8); err != nil {
 		return err
 	}
+	row, chosen := 2*c.Hidden, c.Tokens*c.TopK
 	return pointers("combine", []pointer{
-		{"input", c.Input, 16, c.Phase != Receive}, {"indices", c.Indices, 4, c.Tokens > 0}, {"weights", c.Weights, 4, c.Tokens > 0 && !c.Weighted},
-		{"handle", c.Handle, 16, c.Phase != Receive}, {"output", c.Output, 16, c.Tokens > 0 && c.Phase != Send},
+		{"input", c.Input, 16, c.Phase != Receive, b.local * b.slots(c.Slots) * row, false}, {"indices", c.Indices, 4, c.Tokens > 0, chosen * indexBytes(c.Index64), false},
+		{"weights", c.Weights, 4, c.Tokens > 0 && !c.Weighted, 4 * chosen, false}, {"handle", c.Handle, 16, c.Phase != Receive, int(b.HandleBytes()), false},
+		{"output", c.Output, 16, c.Tokens > 0 && c.Phase != Send, c.Tokens * row, true},
 	})
 }
 
 // pointer is a buffer of a call.
 type pointer struct {
-	name   string
-	at     unsafe.Pointer
-	align  uintptr
-	needed bool
+	name    string
+	at      unsafe.Pointer
+	align   uintptr
+	needed  bool
+	bytes   int
+	written bool
+}
+
+// touches reports whether two buffers, one of which is written, have a byte in common.
+func (p *pointer) touches(q *pointer) bool {
+	x, y := uint64(uintptr(p.at)), uint64(uintptr(q.at))
+	return (p.written || q.written) && p.at != nil && q.at != nil && p.bytes > 0 && q.bytes > 0 && x < y+uint64(q.bytes) && y < x+uint64(p.bytes)
 }
 
 func pointers(op string, list []pointer) error {
@@ -167,6 +197,11 @@ func pointers(op string, list []pointer) error {
 		}
 		if uintptr(p.at)%p.align != 0 {
 			return invalid(op, "%s begins at %#x: expected a multiple of %d bytes", p.name, uintptr(p.at), p.align)
+		}
+		for k := range i {
+			if p.touches(&list[k]) {
+				return invalid(op, "%s and %s overlap: expected buffers apart", list[k].name, p.name)
+			}
 		}
 	}
 	return nil

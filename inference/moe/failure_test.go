@@ -53,11 +53,16 @@ func right() moetest.Trial {
 	return moetest.Trial{Options: moetest.Options(), Hidden: 256, TopK: 4, Tokens: func(int) int { return 5 }}
 }
 
+// scalesOf is memory for scales of a call.
+func scalesOf(c *moe.DispatchCall) unsafe.Pointer {
+	return aligned(8 * 21 * c.Slots * c.Hidden / 128).Pointer(0)
+}
+
 // Ranks that begin different calls fail, and one of them names another; none waits.
 func TestRanksThatDisagree(t *testing.T) {
 	for name, change := range map[string]func(*moe.DispatchCall){
 		"hidden":  func(c *moe.DispatchCall) { c.Hidden = 128 },
-		"format":  func(c *moe.DispatchCall) { c.Format, c.OutputScales = moe.CastE4M3, c.Statistics },
+		"format":  func(c *moe.DispatchCall) { c.Format, c.OutputScales = moe.CastE4M3, scalesOf(c) },
 		"weights": func(c *moe.DispatchCall) { c.Weights = c.Input },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -241,7 +246,7 @@ func TestPhasesThatDoNotFit(t *testing.T) {
 			func(c *moe.DispatchCall) { c.Tokens = 4 },
 			func(c *moe.DispatchCall) { c.Hidden = 128 },
 			func(c *moe.DispatchCall) { c.TopK = 3 },
-			func(c *moe.DispatchCall) { c.Format, c.OutputScales = moe.CastE4M3, c.Statistics },
+			func(c *moe.DispatchCall) { c.Format, c.OutputScales = moe.CastE4M3, scalesOf(c) },
 			func(c *moe.DispatchCall) { c.Index64 = true },
 			func(c *moe.DispatchCall) { c.Weights = c.Input },
 		} {
@@ -294,6 +299,9 @@ func TestWrongCalls(t *testing.T) {
 			{"input is nil", func(c *moe.DispatchCall) { c.Input = nil }},
 			{"output_scales is nil", func(c *moe.DispatchCall) { c.Format = moe.CastE4M3 }},
 			{"expected a multiple of 16 bytes", func(c *moe.DispatchCall) { c.Input = unsafe.Add(c.Input, 2) }},
+			{"input and output overlap", func(c *moe.DispatchCall) { c.Output = c.Input }},
+			{"received and statistics overlap", func(c *moe.DispatchCall) { c.Statistics = c.Received }},
+			{"ranges and handle overlap", func(c *moe.DispatchCall) { c.Handle = unsafe.Add(c.Ranges, 16) }},
 			{"ticket 3 of 0", func(c *moe.DispatchCall) { c.Phase, c.Ticket = moe.Receive, 3 }},
 		} {
 			call, err := r.Dispatch()
@@ -304,6 +312,11 @@ func TestWrongCalls(t *testing.T) {
 			if err := b.Dispatch(call); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), wrong.text) {
 				t.Errorf("%v: expected %q", err, wrong.text)
 			}
+		}
+		sum := r.Combine()
+		sum.Output = unsafe.Add(sum.Input, 256)
+		if err := b.Combine(sum); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "input and output overlap") {
+			t.Errorf("%v: expected that buffers are apart", err)
 		}
 		for _, o := range []moe.Options{{}, {Tokens: 1 << 20, Hidden: 8, Experts: 1}, {Tokens: 1, Hidden: 7, Experts: 1}, {Tokens: 1, Hidden: 8, Experts: 1 << 20}} {
 			if _, err := moe.New(ctx, c, o); !errors.Is(err, framework.ErrInvalid) {

@@ -6,7 +6,7 @@ import operator
 
 import torch
 
-_ADDS = (operator.add, operator.iadd, torch.add, "add", "add_")
+_ADDS = (operator.add, torch.add, "add")
 _NORMS = (torch.nn.functional.rms_norm, torch.rms_norm)
 
 
@@ -24,6 +24,40 @@ def _sum_of_ranks(node):
     if not _is(reduce, reduces) or reduce.kwargs or len(reduce.args) != 3 or str(reduce.args[1]).lower() != "sum" or len(reduce.users) != 1:
         return None
     return reduce
+
+
+_IN_PLACE = (operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow, operator.iand, operator.ior, operator.ixor,
+             operator.ilshift, operator.irshift, operator.imatmul, operator.setitem, operator.delitem)
+
+
+def _writes(node) -> bool:
+    """Whether a node may write to a tensor that others have: by its name, its schema or an argument, or because it does not say."""
+    if node.op in ("placeholder", "get_attr", "output"):
+        return False
+    if node.op == "call_module" or node.kwargs.get("out") is not None or node.kwargs.get("inplace") or any(a is True for a in node.args):
+        return True  # True may be inplace
+    if node.op == "call_method":
+        return node.target.endswith("_") and not node.target.endswith("__") or node.target == "__setitem__"
+    if node.target in _IN_PLACE or isinstance(node.target, torch._ops.HigherOrderOperator):
+        return True
+    if isinstance(node.target, torch._ops.OpOverload):
+        return node.target._schema.is_mutable
+    if isinstance(node.target, torch._ops.OpOverloadPacket):
+        return any(getattr(node.target, name)._schema.is_mutable for name in node.target.overloads())
+    name = getattr(node.target, "__name__", "_")
+    return name.endswith("_") and not name.endswith("__")
+
+
+def _undisturbed(graph, first, last) -> bool:
+    """Whether no node from the first to the last writes to a tensor: the fused operator reads all of them at one place."""
+    inside = False
+    for node in graph.nodes:
+        inside = inside or node is first
+        if inside and _writes(node):
+            return False
+        if node is last:
+            return inside
+    return False
 
 
 def _value(node):
@@ -45,7 +79,8 @@ def _served(x, residual, weight, shape) -> bool:
         return False
     first, second, third = values
     return (first.dtype in (torch.float16, torch.bfloat16, torch.float32) and first.dtype == second.dtype == third.dtype and first.shape == second.shape
-            and first.shape[-1] == shape[0] == third.shape[0] and shape[0] % 8 == 0 and all(v.is_contiguous() for v in values))
+            and first.device == second.device == third.device and first.shape[-1] == shape[0] == third.shape[0] and shape[0] % 8 == 0
+            and all(v.is_contiguous() for v in values))
 
 
 def _operands(added):
@@ -71,6 +106,8 @@ def fuse(graph: torch.fx.GraphModule, enabled) -> int:
         for reduce, waited, residual in _operands(added):
             x, group = reduce.args[0], reduce.args[2]
             if not _served(x, residual, weight, shape) or not isinstance(group, str) or not enabled(group, _value(x).device):
+                continue
+            if not _undisturbed(graph.graph, reduce, norm):
                 continue
             # torch's default: the distance between numbers of the type.
             epsilon = torch.finfo(_value(x).dtype).eps if epsilon is None else epsilon

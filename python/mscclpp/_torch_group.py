@@ -25,6 +25,13 @@ def joined(own: bytes, rank: int, size: int, device: torch.device) -> Communicat
     return comm
 
 
+def beside(comm, tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is on the device of a communicator."""
+    if comm.device == "host":
+        return tensor.device.type == "cpu"
+    return tensor.is_cuda and comm.device.rpartition(":")[2] == str(tensor.device.index)
+
+
 def device_of(device: str | torch.device | None) -> torch.device:
     """Return a device; None: the current GPU if the program has one, else "cpu"."""
     return torch.device(device if device is not None else "cuda" if torch.cuda.is_available() else "cpu")

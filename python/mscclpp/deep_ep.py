@@ -79,14 +79,16 @@ class EventOverlap:
 
 
 class Handle(tuple):
-    """What combine has to know of a dispatch: DeepEP's five parts, and the records of its rows."""
+    """What combine has to know of a dispatch: DeepEP's five parts, the records of its rows, the tokens, and the memory that the rows came by."""
 
     records: torch.Tensor
     weighted: bool
+    tokens: int
+    experts: moe.Experts
 
-    def __new__(cls, parts: tuple, records: torch.Tensor, weighted: bool) -> Handle:
+    def __new__(cls, parts: tuple, records: torch.Tensor, weighted: bool, tokens: int, experts: moe.Experts) -> Handle:
         self = super().__new__(cls, parts)
-        self.records, self.weighted = records, weighted
+        self.records, self.weighted, self.tokens, self.experts = records, weighted, tokens, experts
         return self
 
 
@@ -199,6 +201,7 @@ class Buffer:
         if dispatch_wait_recv_cost_stats is not None:
             raise _unsupported("low_latency_dispatch: dispatch_wait_recv_cost_stats: expected None")
         self._check(async_finish, return_recv_hook)
+        self._beside("low_latency_dispatch", "x", rows)
         format = _check_dispatch(rows, scales, topk_idx, topk_weights, num_max_dispatch_tokens_per_rank, use_fp8, round_scale, use_ue8m0,
                                  cumulative_local_expert_recv_stats, -(-num_experts // self.group_size))
         experts = self._space(num_max_dispatch_tokens_per_rank, rows.shape[1], num_experts)
@@ -214,7 +217,7 @@ class Buffer:
 
         kept = (rows, scales, topk_idx, topk_weights, *out, cumulative_local_expert_recv_stats)
         event, hook = self._issue(call, kept, async_finish, return_recv_hook)
-        handle = Handle((sources, ranges, num_max_dispatch_tokens_per_rank, rows.shape[1], num_experts), records, topk_weights is not None)
+        handle = Handle((sources, ranges, num_max_dispatch_tokens_per_rank, rows.shape[1], num_experts), records, topk_weights is not None, rows.shape[0], experts)
         return received if out_scales is None else (received, out_scales), count, handle, event, hook
 
     def low_latency_combine(self, x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor | None, handle: tuple, use_logfmt: bool = False,
@@ -240,13 +243,16 @@ class Buffer:
         if use_logfmt or combine_wait_recv_cost_stats is not None:
             raise _unsupported("low_latency_combine: use_logfmt and combine_wait_recv_cost_stats: expected none of them")
         self._check(async_finish, return_recv_hook)
-        _, _, most, hidden, num_experts = handle
-        experts = self._space(most, hidden, num_experts)
+        experts = self._of(handle)
+        _, _, most, hidden, _ = handle
         if zero_copy:
             x = self.get_next_low_latency_combine_buffer(handle)
-        weighted, records = getattr(handle, "weighted", False), getattr(handle, "records", None)
-        if records is None:
-            raise _errors.invalid("low_latency_combine: handle: expected that of low_latency_dispatch, as it was returned")
+        weighted, records = handle.weighted, handle.records
+        self._beside("low_latency_combine", "x", x)
+        if topk_idx.dim() != 2 or topk_idx.shape[0] != handle.tokens:
+            raise _refused("low_latency_combine", "topk_idx", topk_idx, f"that of the dispatch, with {handle.tokens} tokens")
+        if not weighted and topk_weights is None:
+            raise _errors.invalid("low_latency_combine: topk_weights: None: expected weights, as the dispatch has brought none")
         if out is None:
             out = torch.empty((topk_idx.shape[0], hidden), dtype=torch.bfloat16, device=topk_idx.device)
         _check_combine(x, topk_idx, None if weighted else topk_weights, out, experts.local, self.group_size * most, hidden)
@@ -272,6 +278,21 @@ class Buffer:
             raise _errors.invalid("deep_ep.Buffer: low_latency_mode=False: expected True for low-latency calls")
         if async_finish and return_recv_hook:
             raise _errors.invalid("deep_ep.Buffer: async_finish and return_recv_hook: expected one of them at most")
+
+    def _beside(self, op: str, name: str, tensor: torch.Tensor) -> None:
+        """Refuse a tensor on another device than the buffer's."""
+        if self._comm is not None and not _torch_group.beside(self._comm, tensor):
+            raise _refused(op, name, tensor, f"a tensor on the device of the buffer, {self._comm.device}")
+
+    def _of(self, handle: tuple) -> moe.Experts:
+        """Return the memory that the rows of a handle came by, if it is that of the next calls."""
+        if not isinstance(handle, Handle):
+            raise _errors.invalid("low_latency_combine: handle: expected that of low_latency_dispatch, as it was returned")
+        if self._comm is None:
+            raise _errors.make(5, "deep_ep.Buffer: it was destroyed")
+        if handle.experts is not self._experts:
+            raise _errors.invalid("low_latency_combine: handle: of another buffer, or of a dispatch before this buffer was made larger: expected a handle of a dispatch since then")
+        return handle.experts
 
     def _space(self, tokens: int, hidden: int, experts: int) -> moe.Experts:
         """Return the memory for calls of these sizes; the first call of all ranks makes it."""
@@ -402,6 +423,14 @@ def _check_combine(x, topk_idx, topk_weights, out, local, slots, hidden) -> None
     _check_chosen(op, topk_idx, topk_weights, topk_idx.shape[0], x.device)
 
 
+def _check_records(records, experts, most, x, num_experts) -> None:
+    """Refuse what is not the records of a dispatch through this memory, as far as they tell."""
+    if experts is None or experts.experts != num_experts or most > experts.tokens or x.shape[-1] > experts.hidden:
+        raise _errors.invalid(f"moe_combine: records of {most} tokens of {x.shape[-1]} elements and {num_experts} experts: expected those of a moe_dispatch of the same buffer")
+    if records.dtype != torch.uint8 or records.numel() != experts.handle_bytes or records.device != x.device or not records.is_contiguous():
+        raise _refused("moe_combine", "records", records, f"torch.uint8, ({experts.handle_bytes},) on {x.device}, as moe_dispatch has returned them")
+
+
 def _numbered(number: int) -> Buffer:
     found = _buffers.get(number)
     if found is None:
@@ -433,8 +462,11 @@ def _(x, topk_idx, topk_weights, max_tokens, num_experts, use_fp8, round_scale, 
 def moe_combine(x: torch.Tensor, topk_idx: torch.Tensor, topk_weights: torch.Tensor | None, records: torch.Tensor, max_tokens: int, num_experts: int,
                 buffer: int) -> torch.Tensor:
     """Return the sums of weight times row; without topk_weights, those that the dispatch has brought."""
-    handle = Handle((None, None, max_tokens, x.shape[-1], num_experts), records, topk_weights is None)
-    return _numbered(buffer).low_latency_combine(x, topk_idx, topk_weights, handle)[0]
+    space = _numbered(buffer)
+    experts = space._experts
+    _check_records(records, experts, max_tokens, x, num_experts)
+    handle = Handle((None, None, max_tokens, x.shape[-1], num_experts), records, topk_weights is None, topk_idx.shape[0], experts)
+    return space.low_latency_combine(x, topk_idx, topk_weights, handle)[0]
 
 
 @moe_combine.register_fake

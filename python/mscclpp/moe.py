@@ -14,6 +14,7 @@ from . import _errors, _streams
 from ._buffers import resolve
 from ._library import CombineCall, DispatchCall, MoeOptions, library
 from ._objects import _Object
+from ._types import DataType
 
 __all__ = ["Experts", "Format", "Phase", "sizes"]
 
@@ -32,6 +33,12 @@ class Phase(enum.IntEnum):
     WHOLE = 0
     SEND = 1
     RECEIVE = 2
+
+
+# The types that buffers may have; bytes are memory that has none.
+_KINDS = {name: (kind, DataType.uint8) for kind, names in {
+    DataType.float32: ("weights", "scales"), DataType.int32: ("sources", "received", "statistics"), DataType.int64: ("ranges",)}.items() for name in names}
+_RESULTS = {"dispatch": ("output", "output_scales", "sources", "ranges", "received", "statistics", "handle"), "combine": ("output",)}
 
 
 def sizes(tokens: int, hidden: int, experts: int, ranks: int) -> tuple[int, int]:
@@ -101,10 +108,13 @@ class Experts(_Object):
         element = 1 if format == Format.GIVEN_E4M3 else 2
         out_element = 2 if format == Format.BFLOAT16 else 1
         rows = self.local * (slots or self.tokens * self._comm.size)
-        self._have("dispatch", found, {
-            "input": tokens * hidden * element, "output": rows * hidden * out_element, "sources": 4 * rows, "ranges": 8 * self.local * self._comm.size,
-            "received": 4 * self.local, "statistics": 4 * self.local, "handle": self.handle_bytes, "weights": 4 * tokens * top_k})
-        given = found["scales"].bytes // 4 // tokens if "scales" in found and tokens else 0
+        self._are("dispatch", found, {"input": tokens * hidden * element, "weights": 4 * tokens * top_k, "handle": self.handle_bytes})
+        self._have("dispatch", found, {"output": rows * hidden * out_element, "sources": 4 * rows, "ranges": 8 * self.local * self._comm.size,
+                                       "received": 4 * self.local, "statistics": 4 * self.local})
+        given = 0
+        if format == Format.GIVEN_E4M3 and "scales" in found and "output_scales" in found:  # a rank without tokens learns from the output
+            given = found["scales"].bytes // 4 // tokens if tokens else found["output_scales"].bytes // 4 // rows
+            self._are("dispatch", found, {"scales": 4 * tokens * given})
         if "output_scales" in found:
             self._have("dispatch", found, {"output_scales": rows * (hidden // 128 if format == Format.CAST_E4M3 else given) * (1 if exponents else 4)})
         at = {name: buffer.address for name, buffer in found.items()}
@@ -130,8 +140,8 @@ class Experts(_Object):
         """
         found = self._resolved("combine", {"input": input, "indices": indices, "weights": weights, "handle": handle, "output": output}, stream)
         tokens, wide = self._chosen("combine", found, top_k)
-        self._have("combine", found, {"input": self.local * (slots or self.tokens * self._comm.size) * hidden * 2, "handle": self.handle_bytes,
-                                      "output": tokens * hidden * 2, "weights": 4 * tokens * top_k})
+        self._are("combine", found, {"handle": self.handle_bytes, "output": tokens * hidden * 2, "weights": 4 * tokens * top_k})
+        self._have("combine", found, {"input": self.local * (slots or self.tokens * self._comm.size) * hidden * 2})
         at = {name: buffer.address for name, buffer in found.items()}
         return self._combine(at, tokens, hidden, top_k, wide, weighted, slots, phase, ticket, self._stream(found, stream))
 
@@ -140,7 +150,13 @@ class Experts(_Object):
         for name, value in named.items():
             if value is not None:
                 found[name] = resolve(value, f"{op}: {name}", stream)
-                self._comm._place(found[name], op)
+                self._comm._place(found[name], f"{op}: {name}")
+        for name, kinds in _KINDS.items():
+            if name in found and found[name].code not in kinds:
+                raise _errors.invalid(f"{op}: {name} has {found[name].type}: expected {kinds[0].name}")
+        for name in _RESULTS[op]:
+            if name in found and found[name].readonly:
+                raise _errors.invalid(f"{op}: {name} is read-only: expected memory that the result can be written to")
         return found
 
     def _stream(self, found: dict, stream) -> int:
@@ -153,7 +169,7 @@ class Experts(_Object):
     def _chosen(self, op: str, found: dict, top_k: int) -> tuple[int, bool]:
         """Return how many tokens have indices, and whether these have 64 bits."""
         indices = found["indices"]
-        if indices.itemsize not in (4, 8) or top_k <= 0 or indices.bytes % (indices.itemsize * top_k):
+        if indices.code not in (DataType.int32, DataType.int64) or top_k <= 0 or indices.bytes % (indices.itemsize * top_k):
             raise _errors.invalid(f"{op}: indices have {indices.bytes} bytes of {indices.type}: expected int32 or int64, {top_k} for each token")
         return indices.bytes // indices.itemsize // top_k, indices.itemsize == 8
 
@@ -161,9 +177,13 @@ class Experts(_Object):
         """Refuse buffers that are smaller than what is read or written."""
         for name, size in least.items():
             if name in found and found[name].bytes < size:
+                raise _errors.invalid(f"{op}: {name} has {found[name].bytes} bytes: expected {size} or more")
+
+    def _are(self, op: str, found: dict, sizes: dict) -> None:
+        """Refuse buffers of other sizes: they belong to another call."""
+        for name, size in sizes.items():
+            if name in found and found[name].bytes != size:
                 raise _errors.invalid(f"{op}: {name} has {found[name].bytes} bytes: expected {size}")
-            if name in ("output", "sources", "ranges", "received", "statistics", "handle", "output_scales") and name in found and found[name].readonly:
-                raise _errors.invalid(f"{op}: {name} is read-only: expected memory that the result can be written to")
 
     def _dispatch(self, at: dict, tokens: int, hidden: int, top_k: int, wide: bool, format: int, row_scales: int, round_scale: bool, exponents: bool,
                   slots: int, phase: int, ticket: int, stream: int) -> int:

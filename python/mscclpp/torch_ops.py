@@ -58,6 +58,8 @@ def _space(group: str, like: torch.Tensor) -> Workspace:
     found = _spaces.get((_name(group), like.device.type))
     if found is None:
         raise _errors.invalid(f"torch.ops.mscclpp: group {group!r} on {like.device.type}: expected that mscclpp.torch_ops.enable was called for it")
+    if not _torch_group.beside(found._comm, like):
+        raise _errors.invalid(f"torch.ops.mscclpp: group {group!r}: a tensor on {like.device}: expected one on {found._comm.device}, for which enable was called")
     return found
 
 
@@ -180,14 +182,16 @@ def _size(group: str) -> tuple[int, int]:
 
 def _rows(name: str, rows: Rows, tokens: int, group: str, **tensors) -> dict[str, int]:
     """Return how many rows the buffers of this rank have, and refuse tensors with others."""
-    found = rows.of(tokens, *_size(group))
+    found, like = rows.of(tokens, *_size(group)), tensors["input"]
     for what, tensor in tensors.items():
         if tensor is None:
             continue
-        if tensor.dim() != 2 or tensor.shape[0] != found[what]:
-            raise _errors.invalid(f"{name}: {what} has shape {tuple(tensor.shape)}: expected {found[what]} rows, as this rank's of {tokens}")
+        if tensor.dim() != 2 or tensor.shape[0] != found[what] or tensor.shape[1] != like.shape[-1]:
+            raise _errors.invalid(f"{name}: {what} has shape {tuple(tensor.shape)}: expected {found[what]} rows of {like.shape[-1]} elements, as this rank's of {tokens}")
         if not tensor.is_contiguous() or tensor.dtype not in _CODES:
             raise _errors.invalid(f"{name}: {what} has {tensor.dtype}, strides {tuple(tensor.stride())}: expected float16, bfloat16 or float32, and rows without gaps")
+        if tensor.dtype != like.dtype or tensor.device != like.device:
+            raise _errors.invalid(f"{name}: {what} has {tensor.dtype} on {tensor.device}: expected {like.dtype} on {like.device}, as input")
     return found
 
 

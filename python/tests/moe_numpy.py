@@ -5,7 +5,7 @@ import sys
 import numpy as np
 
 import mscclpp
-from mscclpp.moe import Experts, Phase, sizes
+from mscclpp.moe import Experts, Format, Phase, sizes
 
 comm = mscclpp.Communicator()
 comm.join()
@@ -38,6 +38,23 @@ def refused(text, function, *arguments, **named):
     sys.exit(f"rank {rank}: {text}: nothing was raised")
 
 
+def given(space, chosen):
+    """Rows of 8 bits and their scales come as they are, also where a rank has none."""
+    n = 0 if rank == 1 else len(chosen)
+    x, scales = aligned((n, HIDDEN), np.uint8), aligned((n, 4), np.float32)
+    x[:], scales[:] = rank + 1, rank + 2
+    local, slots = space.local, TOKENS * size
+    out, out_scales = aligned((local, slots, HIDDEN), np.uint8), aligned((local, 4, slots), np.float32)
+    received = aligned(local, np.int32)
+    space.dispatch(x, chosen[:n], out, aligned((local, slots), np.int32), aligned((local, size), np.int64), received, aligned(space.handle_bytes, np.uint8),
+                   hidden=HIDDEN, top_k=TOP, scales=scales, output_scales=out_scales, format=Format.GIVEN_E4M3)
+    for e in range(local):
+        want = [r for r in range(size) if r != 1 for _ in np.argwhere(rows_of(r)[1] == rank * local + e)]
+        assert received[e] == len(want), (e, received, want)
+        for row, r in enumerate(want):
+            assert (out[e, row] == r + 1).all() and (out_scales[e, :, row] == r + 2).all(), (e, row)
+
+
 with comm, Experts(comm, TOKENS, HIDDEN, EXPERTS) as space:
     assert sizes(TOKENS, HIDDEN, EXPERTS, size)[1] == space.handle_bytes
     local, slots = space.local, TOKENS * size
@@ -65,5 +82,15 @@ with comm, Experts(comm, TOKENS, HIDDEN, EXPERTS) as space:
     refused("expected int32 or int64", space.dispatch, x, chosen.astype(np.int16), *results, hidden=HIDDEN, top_k=TOP)
     refused("output has", space.dispatch, x, chosen, out[:0], *results[1:], hidden=HIDDEN, top_k=TOP)
     refused("received has", space.dispatch, x, chosen, *results[:3], received[:0], handle, hidden=HIDDEN, top_k=TOP)
+    few = {"hidden": HIDDEN, "top_k": TOP}
+    refused("indices have", space.dispatch, x, chosen.astype(np.float32), *results, **few)
+    refused("weights has", space.dispatch, x, chosen, *results, weights=np.zeros((4, TOP), np.float64), **few)
+    refused("ranges has", space.dispatch, x, chosen, out, sources, ranges.view(np.float64), received, handle, **few)
+    refused("input has", space.dispatch, x[:2], chosen, *results, **few)
+    refused("input has", space.dispatch, x, chosen[:2], *results, **few)
+    refused("handle has", space.dispatch, x, chosen, *results[:4], aligned(space.handle_bytes + 16, np.uint8), **few)
+    refused("input and output overlap", space.dispatch, out.reshape(-1, HIDDEN)[: len(chosen)], chosen, *results, **few)
+    refused("input and output overlap", space.combine, out, chosen, handle, out.reshape(-1, HIDDEN)[: len(chosen)], weights=weights, **few)
+    given(space, chosen)
     refused("handle has", space.combine, out, chosen, handle[:16], combined, hidden=HIDDEN, top_k=TOP, weights=weights)
 print(f"rank {rank} is done")

@@ -145,17 +145,47 @@ def refusals(buffer):
         ("expected 1 to 16", lambda: dispatch(x, torch.zeros(2, 17, dtype=torch.int64), MOST, EXPERTS)),
         ("num_rdma_bytes", lambda: dispatch(torch.zeros(2, 1 << 16, dtype=torch.bfloat16), chosen, MOST, EXPERTS)),
         ("high-throughput", lambda: buffer.dispatch(x)),
+        ("x has torch.bfloat16, shape (2, 512), strides (512, 1) on meta", lambda: dispatch(x.to("meta"), chosen.to("meta"), MOST, EXPERTS)),
         ("as it was returned", lambda: buffer.low_latency_combine(x, chosen, weights, (None, None, MOST, HIDDEN, EXPERTS))),
         ("expected none", lambda: buffer.low_latency_combine(x, chosen, weights, (), use_logfmt=True)),
         ("enable_shrink", lambda: deep_ep.Buffer(dist.group.WORLD, enable_shrink=True)),
         ("attribute number", lambda: ops.moe_dispatch(x, chosen, None, MOST, EXPERTS, True, False, False, 77)),
     ):
-        try:
-            call()
-        except mscclpp.Error as problem:
-            assert text in str(problem), (text, problem)
-        else:
-            sys.exit(f"rank {rank}: expected {text!r}")
+        refused(text, call)
+
+
+def handles(buffer):
+    """A handle is of a dispatch of the same buffer, of the same tokens, and not before the buffer was made larger."""
+    x, chosen, weights = inputs(rank, 1)
+    received, count, handle, _, _ = buffer.low_latency_dispatch(x, chosen, MOST, EXPERTS, use_fp8=False)
+    rows = experts(received, count, handle)
+    other = deep_ep.Buffer(dist.group.WORLD, low_latency_mode=True, explicitly_destroy=True, device="cpu")
+    records = other.low_latency_dispatch(x, chosen, MOST + 1, EXPERTS, use_fp8=False)[2].records
+    more = torch.zeros(chosen.shape[0] + 1, TOP, dtype=torch.int64)
+    for text, call in (
+        ("of another buffer", lambda: other.low_latency_combine(rows, chosen, weights, handle)),
+        ("that of the dispatch, with", lambda: buffer.low_latency_combine(rows, more, torch.ones(more.shape), handle)),
+        ("expected weights", lambda: buffer.low_latency_combine(rows, chosen, None, handle)),
+        ("as it was returned", lambda: buffer.low_latency_combine(rows, chosen, weights, tuple(handle))),
+        ("records has", lambda: ops.moe_combine(rows, chosen, weights, records, MOST, EXPERTS, buffer.number)),
+        ("records of", lambda: ops.moe_combine(rows, chosen, weights, handle.records, MOST, EXPERTS - 1, buffer.number)),
+    ):
+        refused(text, call)
+    other.low_latency_dispatch(torch.zeros(0, 2 * HIDDEN, dtype=torch.bfloat16), chosen[:0], MOST, EXPERTS, use_fp8=False)  # makes it larger
+    _, _, old, _, _ = other.low_latency_dispatch(x, chosen, MOST, EXPERTS, use_fp8=False)
+    other.low_latency_dispatch(torch.zeros(0, 4 * HIDDEN, dtype=torch.bfloat16), chosen[:0], MOST, EXPERTS, use_fp8=False)
+    refused("before this buffer was made larger", lambda: other.low_latency_combine(rows, chosen, weights, old))
+    combined(1, buffer.low_latency_combine(rows, chosen, weights, handle)[0])
+    other.destroy()
+
+
+def refused(text, call):
+    try:
+        call()
+    except mscclpp.Error as problem:
+        assert text in str(problem), (text, problem)
+    else:
+        sys.exit(f"rank {rank}: expected {text!r}")
 
 
 hint = deep_ep.Buffer.get_low_latency_rdma_size_hint(MOST, HIDDEN, size, EXPERTS)
@@ -163,6 +193,7 @@ buffer = deep_ep.Buffer(dist.group.WORLD, num_rdma_bytes=hint, low_latency_mode=
 results(buffer)
 given(buffer)
 traced(buffer)
+handles(buffer)
 refusals(buffer)
 buffer.destroy()
 dist.destroy_process_group()

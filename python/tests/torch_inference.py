@@ -136,20 +136,71 @@ def fusion():
         s = t + r
         return torch.nn.functional.rms_norm(s, (128,), w, EPSILON), s + t
 
+    def added_in_place(x, r, w):
+        s = functional.all_reduce(x * 1, "sum", group)
+        s += r
+        return torch.nn.functional.rms_norm(s, (128,), w, EPSILON), s
+
+    def residual_in_place(x, r, w):
+        r = r * 1
+        old = r.view(-1)  # sees what is written
+        r.add_(functional.all_reduce(x * 1, "sum", group))
+        return torch.nn.functional.rms_norm(r, (128,), w, EPSILON), old * 1
+
+    def into_residual(x, r, w):
+        r = r * 1
+        s = torch.add(functional.all_reduce(x * 1, "sum", group), r, out=r)
+        return torch.nn.functional.rms_norm(s, (128,), w, EPSILON), r * 2
+
+    def sum_written(x, r, w):
+        s = functional.all_reduce(x * 1, "sum", group) + r
+        s.mul_(2)
+        return torch.nn.functional.rms_norm(s, (128,), w, EPSILON), s * 1
+
+    def input_written(x, r, w):
+        x = x * 1
+        t = functional.all_reduce(x, "sum", group)
+        x.zero_()
+        s = t + r
+        return torch.nn.functional.rms_norm(s, (128,), w, EPSILON), s + x
+
+    def weight_written(x, r, w):
+        w = w * 1
+        s = functional.all_reduce(x * 1, "sum", group) + r
+        w[:8] = 0
+        return torch.nn.functional.rms_norm(s, (128,), w, EPSILON), s * 1
+
+    def old_residual(x, r, w):
+        s = functional.all_reduce(x * 1, "sum", group) + r
+        return torch.nn.functional.rms_norm(s, (128,), w, EPSILON), s.add_(r)
+
+    for function in (added_in_place, residual_in_place, into_residual, sum_written, input_written, weight_written, old_residual):
+        compare(function, 1 if function is old_residual else 0, parts[rank], residual, weight)
     for function, times, x, r, w in ((layer, 1, parts[rank], residual, weight), (swapped, 1, parts[rank], residual, weight), (largest, 0, parts[rank], residual, weight),
                                      (used, 0, parts[rank], residual, weight), (layer, 0, parts[rank].double(), residual.double(), weight.double())):
-        torch._dynamo.reset()
-        fused = mscclpp.torch_ops.fused("aot_eager")
-        with torch.no_grad():
-            got, want = torch.compile(function, backend=fused, fullgraph=True)(x, r, w), function(x, r, w)
-        assert fused.replaced == times, (function.__name__, fused.replaced, times)
-        for a, b in zip(got, want):
-            assert torch.allclose(a.float(), b.float(), 2e-2, 2e-2), function.__name__
+        compare(function, times, x, r, w)
+
+
+def compare(function, times, x, r, w):
+    """The pass replaces so often, and what a function returns and leaves in its arguments stays."""
+    torch._dynamo.reset()
+    fused = mscclpp.torch_ops.fused("aot_eager")
+    ours, theirs = [t.clone() for t in (x, r, w)], [t.clone() for t in (x, r, w)]
+    with torch.no_grad():
+        got, want = torch.compile(function, backend=fused, fullgraph=True)(*ours), function(*theirs)
+    assert fused.replaced == times, (function.__name__, fused.replaced, times)
+    for a, b in zip((*got, *ours), (*want, *theirs)):
+        assert torch.allclose(a.float(), b.float(), 2e-2, 2e-2), function.__name__
 
 
 def refusals():
     x, w = torch.zeros(4, 64, dtype=torch.bfloat16), torch.ones(64, dtype=torch.bfloat16)
     quant = ops.all_reduce_rms_norm_quant
+    share = -(-4 // size)
+
+    def own(t):
+        return t[min(4, rank * share) : min(4, (rank + 1) * share)].contiguous()
+
     for text, call in (
         ("expected float16, bfloat16 or float32", lambda: ops.all_reduce_rms_norm(x.double(), None, w, EPSILON, "")),
         ("multiple of 8", lambda: ops.all_reduce_rms_norm(x[:, :60].contiguous(), None, w[:60], EPSILON, "")),
@@ -160,6 +211,10 @@ def refusals():
         ("one float32", lambda: quant(x, None, w, EPSILON, torch.int8, w, "")),
         ("residual has shape (4, 64)", lambda: ops.reduce_scatter_rms_norm(x, x, w, EPSILON, "")),
         ("input has shape (4, 64)", lambda: ops.all_gather_quant(x, 64, torch.int8, None, "")),
+        ("residual has torch.float32", lambda: ops.reduce_scatter_rms_norm(x, own(x).float(), w, EPSILON, "")),
+        ("64 elements, as this rank's", lambda: ops.reduce_scatter_rms_norm(x, own(x)[:, :56].contiguous(), w, EPSILON, "")),
+        ("residual has torch.float16", lambda: ops.reduce_scatter_rms_norm_all_gather(x, own(x).half(), w, EPSILON, "")),
+        ("rows without gaps", lambda: ops.all_reduce_rms_norm(x, x[:1].expand(4, 64), w, EPSILON, "")),
         ("overlap", lambda: ops.all_reduce_rms_norm_(x, x, w, EPSILON, "")),
         ("enable was called", lambda: ops.all_reduce_rms_norm(x, None, w, EPSILON, "nosuch")),
     ):
