@@ -4,52 +4,25 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/inference"
 	"github.com/mscclpp-go/mscclpp/inference/inferencetest"
+	"github.com/mscclpp-go/mscclpp/internal/ranktest"
 )
 
-// broken runs f as n ranks, which are to fail, and returns the errors of ranks.
+// broken runs f as n ranks with a workspace, which are to fail, and returns the errors of ranks.
 func broken(t *testing.T, n int, f func(ctx context.Context, c *comm.Communicator, w *inference.Workspace) error) []error {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	errs := make([]error, n)
-	var ranks, ready sync.WaitGroup // a failure of one rank comes after all have a workspace, and each knows so
-	ready.Add(n)
-	for r, boot := range bootstrap.InProcess(n) {
-		ranks.Go(func() {
-			defer boot.Close()
-			c, closeAll, err := open(ctx, boot, comm.Options{})
-			if err != nil {
-				ready.Done()
-				t.Errorf("rank %d: %v", r, err)
-				return
-			}
-			w, err := inference.New(ctx, c, inference.Options{Scratch: 1 << 20})
-			ready.Done()
-			ready.Wait()
-			if err != nil {
-				t.Errorf("rank %d: %v", r, err)
-			} else {
-				errs[r] = f(ctx, c, w)
-			}
-			_ = closeAll() // of a job that has failed
-		})
-	}
-	ranks.Wait()
-	return errs
+	return ranktest.Broken(t, n, func(ctx context.Context, c *comm.Communicator) (*inference.Workspace, error) {
+		return inference.New(ctx, c, inference.Options{Scratch: 1 << 20})
+	}, f)
 }
 
 func call(c *comm.Communicator, w *inference.Workspace, x inferencetest.Trial) error {
-	n, err := x.Call(aligned(x.Bytes()), c.Rank(), c.Size(), 1)
+	n, err := x.Call(ranktest.Aligned(x.Bytes()), c.Rank(), c.Size(), 1)
 	if err != nil {
 		return err
 	}

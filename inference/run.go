@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"errors"
 	"fmt"
 	"time"
 	"unsafe"
@@ -8,6 +9,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/ownmemory"
 )
 
 // oneShotMost is the size of inputs, times ranks, up to which every rank sends its input to all others. Two ranks send as many
@@ -45,18 +47,22 @@ func (w *Workspace) AllReduceNorm(c *NormCall) error {
 	if err != nil {
 		return err
 	}
-	if err := w.follow(c.Stream); err != nil {
-		return err
-	}
-	w.args.normMemory = w.memoryOf(c)
-	count := w.args.prepare(c, w.comm.Rank(), w.comm.Size(), two)
-	w.stream, w.enqueued = c.Stream, true
-	for done := uint64(0); done < count; done += most {
-		if err := w.launch(k, c, done, min(most, count-done)); err != nil {
+	marks := false
+	if !w.host {
+		if marks, err = w.order.Follow(w.comm.Device(), c.Stream); err != nil {
 			return err
 		}
 	}
-	return nil
+	w.args.normMemory = w.memoryOf(c)
+	count := w.args.prepare(c, w.comm.Rank(), w.comm.Size(), two)
+	w.enqueued = true
+	for done := uint64(0); done < count && err == nil; done += most {
+		err = w.launch(k, c, done, min(most, count-done))
+	}
+	if marks {
+		err = errors.Join(err, w.order.Record())
+	}
+	return err
 }
 
 // inTwoShots reports whether rows of so many bytes, of each of n ranks, are added up by one rank each.
@@ -179,7 +185,7 @@ func (w *Workspace) outcome() error {
 	if !w.host {
 		return nil
 	}
-	s := (*normState)(at(w.args.State))
+	s := (*normState)(ownmemory.At(w.args.State))
 	if s.Apart != 0 {
 		err := &framework.Error{Op: "all_reduce_norm", Peer: int(s.Apart) - 1, Err: fmt.Errorf(
 			"%w: it has begun a call with another type, other sizes or another norm than rank %d", framework.ErrInvalid, w.comm.Rank())}

@@ -14,6 +14,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/internal/ownkernel"
+	"github.com/mscclpp-go/mscclpp/internal/ownmemory"
+	"github.com/mscclpp-go/mscclpp/internal/streamorder"
 )
 
 // Options of a workspace. All ranks pass the same.
@@ -44,13 +46,11 @@ type Workspace struct {
 	running atomic.Bool
 
 	mu       sync.Mutex
-	memory   *comm.Memory
-	shared   *comm.Symmetric
-	private  device.Memory
+	memory   *ownmemory.Memory
+	private  uintptr // the memory of this rank alone
 	args     normArgs
-	stream   device.Stream // of the last call
+	order    streamorder.Order // of calls on several streams
 	enqueued bool
-	mark     device.Mark
 	closed   bool
 }
 
@@ -73,7 +73,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Workspace, erro
 	if err := w.agree(ctx, o.Scratch, mistake); err != nil {
 		return nil, err
 	}
-	if err := w.reach(ctx); err != nil {
+	if err := ownmemory.Reach(ctx, c, "workspace"); err != nil {
 		return nil, err
 	}
 	if err := w.open(ctx, o.Scratch/512*256); err != nil {
@@ -106,39 +106,25 @@ func (w *Workspace) agree(ctx context.Context, scratch uint64, mistake error) er
 	return nil
 }
 
-// reach refuses ranks that do not share memory, before anything is set up.
-func (w *Workspace) reach(ctx context.Context) error {
-	if w.comm.Size() == 1 {
-		return nil
-	}
-	found, err := w.comm.ReachAll(ctx)
-	if err == nil && found.Apart != nil {
-		err = fmt.Errorf("%w: workspace: expected that all ranks reach each other's memory: %w", framework.ErrUnavailable, found.Apart)
-	}
-	return err
-}
-
 // open makes the memory: notices, and two halves in which every word is the sentinel.
 func (w *Workspace) open(ctx context.Context, half uint64) (err error) {
-	n, d := w.comm.Size(), w.comm.Device()
-	notices := (uint64(2*n*noticeBytes) + 255) / 256 * 256
-	if w.memory, err = w.comm.Alloc(notices + 2*half); err != nil {
+	notices := (uint64(2*w.comm.Size()*noticeBytes) + 255) / 256 * 256
+	if w.memory, err = ownmemory.New(w.comm, notices+2*half); err != nil {
 		return err
 	}
-	if err := fill(d, w.memory.Addr()+uintptr(notices), 2*half); err != nil {
+	if err := ownmemory.Fill(w.comm.Device(), w.memory.Addr()+uintptr(notices), 2*half); err != nil {
 		return err
 	}
-	peers := make([]byte, 8*n)
-	binary.LittleEndian.PutUint64(peers, uint64(w.memory.Addr()))
-	if n > 1 {
-		if w.shared, err = w.comm.Exchange(ctx, w.memory); err != nil {
-			return err
-		}
-		for r := range n {
-			binary.LittleEndian.PutUint64(peers[8*r:], uint64(w.shared.Peer(r)))
-		}
+	peers, err := w.memory.Exchange(ctx)
+	if err != nil {
+		return err
 	}
-	return w.keep(peers, notices, half)
+	if w.private, err = w.memory.Keep(peersFrom, peers); err != nil {
+		return err
+	}
+	own := binary.LittleEndian.AppendUint64(nil, uint64(w.private+localNotice))
+	w.args.Notices, w.args.Half, w.args.Kernel = notices, half, w.number
+	return ownmemory.Write(w.comm.Device(), w.private+localPeer, own)
 }
 
 // private memory of a rank: the states of calls with and without communication, the addresses of peers, and for calls without
@@ -150,53 +136,14 @@ const (
 	peersFrom   = localNotice + 2*noticeBytes
 )
 
-func (w *Workspace) keep(peers []byte, notices, half uint64) (err error) {
-	d := w.comm.Device()
-	if w.private, err = d.Alloc(uint64(peersFrom) + uint64(len(peers))); err != nil {
-		return err
-	}
-	base := w.private.Addr()
-	own := binary.LittleEndian.AppendUint64(nil, uint64(base+localNotice))
-	if err := errors.Join(write(d, base+localPeer, own), write(d, base+peersFrom, peers)); err != nil {
-		return err
-	}
-	w.args.Notices, w.args.Half, w.args.Kernel = notices, half, w.number
-	return nil
-}
-
 // memoryOf is the memory that a call uses. One without communication is not counted among the others: other ranks may not make it.
 func (w *Workspace) memoryOf(c *NormCall) normMemory {
-	base := w.private.Addr()
+	base := w.private
 	if c.Rows == Local {
 		return normMemory{Control: w.comm.Control(), State: base + localState, Peers: base + localPeer}
 	}
 	return normMemory{Control: w.comm.Control(), State: base, Peers: base + peersFrom}
 }
-
-// fill writes the sentinel.
-func fill(d device.Device, addr uintptr, size uint64) error {
-	chunk := bytes.Repeat([]byte{0xff}, int(min(size, 1<<20)))
-	for done := uint64(0); done < size; done += uint64(len(chunk)) {
-		if err := write(d, addr+uintptr(done), chunk[:min(uint64(len(chunk)), size-done)]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// write copies bytes to memory of a device.
-func write(d device.Device, addr uintptr, data []byte) error {
-	if w, ok := d.(interface {
-		WriteAt(data []byte, addr uintptr) error
-	}); ok {
-		return w.WriteAt(data, addr)
-	}
-	copy(unsafe.Slice((*byte)(at(addr)), len(data)), data)
-	return nil
-}
-
-// at turns an address outside of Go's heap into a pointer.
-func at(addr uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&addr)) }
 
 // Close releases what the workspace has. A call in progress, which waits for peers, ends with ErrClosed, and with it the
 // communicator. Otherwise Close is local.
@@ -211,23 +158,17 @@ func (w *Workspace) Close() error {
 	}
 	w.closed = true
 	w.unlist()
-	err := w.quiet()
-	if w.mark != nil {
-		err = errors.Join(err, w.mark.Close())
-	}
-	return errors.Join(err, w.release())
+	return errors.Join(w.quiet(), w.order.Close(), w.release())
 }
 
-func (w *Workspace) release() error {
-	var errs []error
-	if w.shared != nil {
-		errs = append(errs, w.shared.Close())
+// quiet waits until earlier launches, on a GPU, no longer use memory that is to be freed.
+func (w *Workspace) quiet() error {
+	if w.host || !w.enqueued {
+		return nil
 	}
-	if w.private != nil {
-		errs = append(errs, w.private.Close())
-	}
-	if w.memory != nil {
-		errs = append(errs, w.memory.Close())
-	}
-	return errors.Join(append(errs, w.code.Close())...)
+	return w.order.Drain(w.comm.Device(), func() {
+		w.comm.Abort(fmt.Errorf("%w: rank %d frees memory of a workspace while a call of it runs", framework.ErrClosed, w.comm.Rank()))
+	})
 }
+
+func (w *Workspace) release() error { return errors.Join(w.memory.Close(), w.code.Close()) }

@@ -10,20 +10,13 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/inference"
 	"github.com/mscclpp-go/mscclpp/inference/inferencetest"
+	"github.com/mscclpp-go/mscclpp/internal/ranktest"
 )
-
-// aligned is memory of the host that begins at a multiple of 256.
-func aligned(n int) collectivetest.Bytes {
-	b := make([]byte, n+256)
-	skip := -int(uintptr(unsafe.Pointer(&b[0]))) & 255
-	return b[skip : skip+n]
-}
 
 // alike compares a number of all ranks.
 func alike(ctx context.Context, c *comm.Communicator, x uint64) error {
@@ -46,7 +39,7 @@ func TestAllReduceNorm(t *testing.T) {
 				return err
 			}
 			for i, x := range inferencetest.Trials() {
-				m := aligned(x.Bytes())
+				m := ranktest.Aligned(x.Bytes())
 				call, err := x.Call(m, c.Rank(), c.Size(), uint64(i))
 				if err != nil {
 					return err
@@ -76,7 +69,7 @@ func TestSentinelsInInputs(t *testing.T) {
 				return err
 			}
 			x := inferencetest.Trial{Type: typ, Tokens: 3, Hidden: 64}
-			m := aligned(x.Bytes())
+			m := ranktest.Aligned(x.Bytes())
 			call, err := x.Call(m, c.Rank(), c.Size(), 1)
 			if err != nil {
 				return err
@@ -112,7 +105,7 @@ func TestWrongCalls(t *testing.T) {
 			return err
 		}
 		x := inferencetest.Trial{Type: kernel.BFloat16, Tokens: 4, Hidden: 64}
-		m := aligned(x.Bytes())
+		m := ranktest.Aligned(x.Bytes())
 		for _, wrong := range []struct {
 			change func(*inference.NormCall)
 			text   string

@@ -3,21 +3,18 @@ package moe_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
-	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
-	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/inference/moe"
 	"github.com/mscclpp-go/mscclpp/inference/moe/moetest"
-	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
+	"github.com/mscclpp-go/mscclpp/internal/ranktest"
 )
 
 // On emulated GPUs the committed PTX is interpreted, with blocks that do the work of several. Phases are on two streams by turns.
@@ -34,70 +31,10 @@ func TestOnEmulatedGPUs(t *testing.T) {
 }
 
 func onEmulatedGPUs(t *testing.T, ranks int, trials []moetest.Trial) {
-	t.Setenv(cuda.EnvLibrary, emulated.Build(t))
-	t.Setenv(emulated.EnvMemory, "268435456")
-	var gpus []topo.GPU
-	for i := range ranks {
-		d, err := cuda.Open(i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		gpus = append(gpus, topo.GPU{Device: d.Info().Device, Name: d.Info().Name, PCI: d.PCI(), NUMA: -1})
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	var all sync.WaitGroup
-	for r, boot := range bootstrap.InProcess(ranks) {
-		all.Go(func() {
-			defer boot.Close()
-			if err := onGPU(ctx, boot, r, gpus, trials); err != nil {
-				t.Errorf("rank %d: %v", r, err)
-			}
-		})
-	}
-	all.Wait()
+	ranktest.OnEmulatedGPUs(t, ranks, func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error {
+		return callsOnGPU(ctx, c, dev, trials)
+	})
 }
-
-func onGPU(ctx context.Context, boot framework.Bootstrap, index int, gpus []topo.GPU, trials []moetest.Trial) error {
-	dev, err := cuda.Open(index)
-	if err != nil {
-		return err
-	}
-	inner, err := cudaipc.NewWith(cudaipc.Config{}.Defaults(), func(context.Context) ([]topo.GPU, error) { return gpus, nil })
-	if err != nil {
-		return err
-	}
-	tr, err := comm.NewTransport(ctx, inner, "embedded")
-	if err != nil {
-		return err
-	}
-	facts := framework.Facts{NUMA: -1, Other: map[string]string{topo.FactPCI: dev.PCI()}}
-	c, err := comm.New(ctx, boot, comm.Options{Device: dev, Transports: []*comm.Transport{tr}, Facts: facts})
-	if err != nil {
-		return err
-	}
-	if err := callsOnGPU(ctx, c, dev, trials); err != nil {
-		c.Abort(err)
-		return err
-	}
-	return errors.Join(c.Close(), tr.CloseModules(), dev.Close())
-}
-
-// gpuMemory is memory of a device.
-type gpuMemory struct {
-	dev  *cuda.Device
-	base uintptr
-}
-
-func (m gpuMemory) Pointer(at int) unsafe.Pointer {
-	addr := m.base + uintptr(at)
-	return *(*unsafe.Pointer)(unsafe.Pointer(&addr))
-}
-func (m gpuMemory) Write(p []byte, at int) error { return m.dev.WriteAt(p, m.base+uintptr(at)) }
-func (m gpuMemory) Read(p []byte, at int) error  { return m.dev.ReadAt(p, m.base+uintptr(at)) }
 
 func callsOnGPU(ctx context.Context, c *comm.Communicator, dev *cuda.Device, trials []moetest.Trial) error {
 	b, err := moe.New(ctx, c, moetest.Options())
@@ -116,7 +53,7 @@ func callsOnGPU(ctx context.Context, c *comm.Communicator, dev *cuda.Device, tri
 		if err != nil {
 			return err
 		}
-		r.Memory = gpuMemory{dev, m.Addr()}
+		r.Memory = ranktest.Memory{Device: dev, Base: m.Addr()}
 		settled := func(s device.Stream) error { return errors.Join(c.Settle(ctx, s), c.Check()) }
 		if err := thereAndBack(b, r, streams, settled); err != nil {
 			return err
@@ -154,4 +91,56 @@ func thereAndBack(b *moe.Buffer, r moetest.Run, streams [2]device.Stream, settle
 		}
 	}
 	return errors.Join(settled(sum.Stream), r.CheckCombine())
+}
+
+// On GPUs an expert with more rows than slots, an expert that there is not, and ranks that differ are named, and no rank hangs.
+func TestTroubleOnEmulatedGPUs(t *testing.T) {
+	t.Setenv(emulated.EnvRun, "ptx")
+	t.Setenv(emulated.EnvShape, "3x64")
+	for text, change := range map[string]func(rank int, x *moetest.Trial, c *moe.DispatchCall){
+		"was sent more rows than it has room for: expected more slots": func(_ int, x *moetest.Trial, c *moe.DispatchCall) { x.Slots, c.Slots = 1, 1 },
+		"has an expert that there is not: expected -1 to 20":           func(r int, _ *moetest.Trial, c *moe.DispatchCall) { c.Index64 = r == 1 },
+		"has begun a call with another format or other sizes":          func(r int, _ *moetest.Trial, c *moe.DispatchCall) { c.Hidden -= 8 * r },
+	} {
+		var mu sync.Mutex
+		named := false
+		ranktest.OnEmulatedGPUs(t, 2, func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error {
+			b, err := moe.New(ctx, c, moetest.Options())
+			if err != nil {
+				return err
+			}
+			x := right()
+			r := moetest.Run{Trial: x, Rank: c.Rank(), Ranks: c.Size(), Seed: 1, Handle: b.HandleBytes()}
+			m, err := c.Alloc(uint64(r.Bytes()))
+			if err != nil {
+				return err
+			}
+			r.Memory = ranktest.Memory{Device: dev, Base: m.Addr()}
+			call, err := r.Dispatch()
+			if err != nil {
+				return err
+			}
+			change(c.Rank(), &x, call)
+			if err := b.Dispatch(call); err != nil {
+				return err
+			}
+			if err = errors.Join(c.Settle(ctx, 0), c.Check()); err == nil {
+				select { // the other rank says so
+				case <-c.Done():
+				case <-time.After(10 * time.Second):
+				}
+				err = c.Check()
+			}
+			mu.Lock()
+			named = named || err != nil && strings.Contains(err.Error(), text)
+			mu.Unlock()
+			if err == nil {
+				t.Errorf("rank %d: no error: expected %q", c.Rank(), text)
+			}
+			return nil
+		})
+		if !named {
+			t.Errorf("no rank says %q", text)
+		}
+	}
 }

@@ -5,48 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/inference/moe"
 	"github.com/mscclpp-go/mscclpp/inference/moe/moetest"
+	"github.com/mscclpp-go/mscclpp/internal/ranktest"
 )
 
-// broken runs f as n ranks, which are to fail, and returns the errors of ranks.
+// broken runs f as n ranks with a buffer, which are to fail, and returns the errors of ranks.
 func broken(t *testing.T, n int, f func(ctx context.Context, c *comm.Communicator, b *moe.Buffer) error) []error {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	errs := make([]error, n)
-	var ranks, ready sync.WaitGroup // a failure of one rank comes after all have a buffer, and each knows so
-	ready.Add(n)
-	for r, boot := range bootstrap.InProcess(n) {
-		ranks.Go(func() {
-			defer boot.Close()
-			c, closeAll, err := open(ctx, boot, comm.Options{})
-			if err != nil {
-				ready.Done()
-				t.Errorf("rank %d: %v", r, err)
-				return
-			}
-			b, err := moe.New(ctx, c, moetest.Options())
-			ready.Done()
-			ready.Wait()
-			if err != nil {
-				t.Errorf("rank %d: %v", r, err)
-			} else {
-				errs[r] = f(ctx, c, b)
-			}
-			_ = closeAll() // of a job that has failed
-		})
-	}
-	ranks.Wait()
-	return errs
+	return ranktest.Broken(t, n, func(ctx context.Context, c *comm.Communicator) (*moe.Buffer, error) {
+		return moe.New(ctx, c, moetest.Options())
+	}, f)
 }
 
 func right() moetest.Trial {
@@ -55,7 +28,7 @@ func right() moetest.Trial {
 
 // scalesOf is memory for scales of a call.
 func scalesOf(c *moe.DispatchCall) unsafe.Pointer {
-	return aligned(8 * 21 * c.Slots * c.Hidden / 128).Pointer(0)
+	return ranktest.Aligned(8 * 21 * c.Slots * c.Hidden / 128).Pointer(0)
 }
 
 // Ranks that begin different calls fail, and one of them names another; none waits.

@@ -5,24 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/inference/moe"
 	"github.com/mscclpp-go/mscclpp/inference/moe/moetest"
+	"github.com/mscclpp-go/mscclpp/internal/ranktest"
 )
-
-// aligned is memory of the host that begins at a multiple of 256.
-func aligned(n int) collectivetest.Bytes {
-	b := make([]byte, n+256)
-	skip := -int(uintptr(unsafe.Pointer(&b[0]))) & 255
-	return b[skip : skip+n]
-}
 
 func run(c *comm.Communicator, b *moe.Buffer, x moetest.Trial, seed uint64) moetest.Run {
 	r := moetest.Run{Trial: x, Rank: c.Rank(), Ranks: c.Size(), Seed: seed, Handle: b.HandleBytes()}
-	r.Memory = aligned(r.Bytes())
+	r.Memory = ranktest.Aligned(r.Bytes())
 	return r
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/ownmemory"
 )
 
 var operations = [2]string{"dispatch", "combine"}
@@ -173,7 +174,7 @@ func (b *Buffer) outcome(op string) error {
 	if !b.host {
 		return nil
 	}
-	s := (*moeState)(at(b.private.Addr()))
+	s := (*moeState)(ownmemory.At(b.args.State))
 	var err error
 	switch {
 	case s.Left == 0:
@@ -189,7 +190,7 @@ func (b *Buffer) outcome(op string) error {
 		b.comm.Abort(err)
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), drainPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), causePatience)
 	defer cancel()
 	if err := b.comm.Cause(ctx); err != nil {
 		return fmt.Errorf("%s: %w", op, err)
@@ -197,33 +198,15 @@ func (b *Buffer) outcome(op string) error {
 	return fmt.Errorf("%w: %s: a launch was left before its end", framework.ErrPeer, op)
 }
 
-// drainPatience is how long launches on a GPU may take to end by themselves.
-const drainPatience = 2 * time.Second
+// causePatience is how long a launch that was left waits to learn why.
+const causePatience = 2 * time.Second
 
-// quiet waits until earlier launches, on a GPU, no longer use memory that is to be freed, if that is known: only the program
-// knows when graphs run.
+// quiet waits until earlier launches, on a GPU, no longer use memory that is to be freed.
 func (b *Buffer) quiet() error {
 	if b.host || !b.used {
 		return nil
 	}
-	ended, err := b.drained()
-	if ended || err != nil {
-		return err
-	}
-	b.comm.Abort(fmt.Errorf("%w: rank %d closes a buffer while a call of it runs", framework.ErrClosed, b.comm.Rank()))
-	_, err = b.drained() // an abort ends the kernels
-	return err
-}
-
-// drained waits for launches as long as they may take.
-func (b *Buffer) drained() (bool, error) {
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for began := time.Now(); time.Since(began) < drainPatience; <-tick.C {
-		busy, known, err := b.order.Pending(b.comm.Device())
-		if !busy || !known || err != nil {
-			return true, err
-		}
-	}
-	return false, nil
+	return b.order.Drain(b.comm.Device(), func() {
+		b.comm.Abort(fmt.Errorf("%w: rank %d closes a buffer while a call of it runs", framework.ErrClosed, b.comm.Rank()))
+	})
 }

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/internal/ownkernel"
+	"github.com/mscclpp-go/mscclpp/internal/ownmemory"
 	"github.com/mscclpp-go/mscclpp/internal/streamorder"
 )
 
@@ -22,17 +22,15 @@ type Buffer struct {
 
 	running atomic.Bool
 
-	mu      sync.Mutex
-	code    [2]ownkernel.Kernel
-	memory  *comm.Memory
-	shared  *comm.Symmetric
-	private device.Memory
-	args    moeArgs
-	order   streamorder.Order
-	used    bool
-	issued  [2]uint64
-	recent  [2][2]between // of each kind the last two calls, by ticket % 2
-	closed  bool
+	mu     sync.Mutex
+	code   [2]ownkernel.Kernel
+	memory *ownmemory.Memory
+	args   moeArgs
+	order  streamorder.Order
+	used   bool
+	issued [2]uint64
+	recent [2][2]between // of each kind the last two calls, by ticket % 2
+	closed bool
 }
 
 // between is a call of which the send was made, and the receive perhaps not yet. The kernels count calls, and would wait for what never

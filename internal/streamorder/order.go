@@ -4,6 +4,7 @@ package streamorder
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -259,4 +260,31 @@ func (o *Order) Close() error {
 		return nil
 	}
 	return o.mark.Close()
+}
+
+// drainPatience is how long calls may take to end by themselves.
+const drainPatience = 2 * time.Second
+
+// Drain waits until calls no longer use memory that is to be freed, if that is known: only the program knows when graphs run. Calls that do not
+// end by themselves are ended by abort.
+func (o *Order) Drain(d device.Device, abort func()) error {
+	ended, err := o.drained(d)
+	if ended || err != nil {
+		return err
+	}
+	abort()
+	_, err = o.drained(d)
+	return err
+}
+
+func (o *Order) drained(d device.Device) (bool, error) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for began := time.Now(); time.Since(began) < drainPatience; <-tick.C {
+		busy, known, err := o.Pending(d)
+		if !busy || !known || err != nil {
+			return true, err
+		}
+	}
+	return false, nil
 }

@@ -15,6 +15,7 @@ type driver struct {
 	serials map[device.Stream]uint64 // of those of package device; 0: closed
 	capture map[device.Stream]bool
 	did     []string
+	busy    bool
 }
 
 func (d *driver) StreamID(s device.Stream) uint64         { return d.numbers[s] }
@@ -32,7 +33,7 @@ type mark struct {
 func (m *mark) Record(device.Stream) error { m.driver.note("record"); return nil }
 func (m *mark) RecordAll() error           { m.driver.note("record all"); return nil }
 func (m *mark) Wait(device.Stream) error   { m.driver.note("wait"); return nil }
-func (m *mark) Query() (bool, error)       { m.driver.note("query"); return true, nil }
+func (m *mark) Query() (bool, error)       { m.driver.note("query"); return !m.driver.busy, nil }
 func (m *mark) Close() error               { return nil }
 
 const handle = device.Stream(0x1000)
@@ -90,5 +91,20 @@ func TestCallInAGraph(t *testing.T) {
 	}
 	if _, known, err := o.Pending(d); known || err != nil || d.did != nil {
 		t.Errorf("known %v, %v, %v: expected that nothing is asked", known, err, d.did)
+	}
+}
+
+// A call that does not end by itself is ended, and only then is its memory given up.
+func TestDrain(t *testing.T) {
+	d := &driver{numbers: map[device.Stream]uint64{handle: 7}, serials: map[device.Stream]uint64{}, busy: true}
+	var o Order
+	if _, err := o.Follow(d, handle); err != nil {
+		t.Fatal(err)
+	}
+	aborts := 0
+	for range 2 {
+		if err := o.Drain(d, func() { aborts++; d.busy = false }); err != nil || d.busy || aborts != 1 {
+			t.Errorf("%v, %d aborts: expected one", err, aborts)
+		}
 	}
 }

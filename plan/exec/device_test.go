@@ -6,23 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/framework"
-	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
-	"github.com/mscclpp-go/mscclpp/framework/topo"
+	"github.com/mscclpp-go/mscclpp/internal/ranktest"
 	"github.com/mscclpp-go/mscclpp/plan/exec"
 	"github.com/mscclpp-go/mscclpp/plan/library"
 	"github.com/mscclpp-go/mscclpp/plan/schema"
-	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
 )
 
 // On emulated GPUs plans run in the order of a stream, from the images of this module, with tables in memory of the device;
@@ -40,71 +36,29 @@ func TestPlansFromPTX(t *testing.T) {
 }
 
 func plansOnGPUs(t *testing.T) {
-	t.Setenv(cuda.EnvLibrary, emulated.Build(t))
-	t.Setenv(emulated.EnvMemory, "268435456")
 	plans := []*schema.Plan{compile(t, "allreduce-1pa", library.Shape{Ranks: 2}), compile(t, "allreduce-2pa-chunks", library.Shape{Ranks: 2, InPlace: true})}
-	var gpus []topo.GPU
-	for i := range 2 {
-		d, err := cuda.Open(i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		gpus = append(gpus, topo.GPU{Device: d.Info().Device, Name: d.Info().Name, PCI: d.PCI(), NUMA: -1})
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	var ranks sync.WaitGroup
-	for r, boot := range bootstrap.InProcess(2) {
-		ranks.Go(func() {
-			defer boot.Close()
-			if err := onGPU(ctx, boot, r, gpus, plans); err != nil {
-				t.Errorf("rank %d: %v", r, err)
-			}
-		})
-	}
-	ranks.Wait()
+	ranktest.OnEmulatedGPUs(t, 2, func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error {
+		return onGPU(ctx, c, dev, plans)
+	})
 }
 
-func onGPU(ctx context.Context, boot framework.Bootstrap, index int, gpus []topo.GPU, plans []*schema.Plan) error {
-	dev, err := cuda.Open(index)
-	if err != nil {
-		return err
-	}
-	inner, err := cudaipc.NewWith(cudaipc.Config{}.Defaults(), func(context.Context) ([]topo.GPU, error) { return gpus, nil })
-	if err != nil {
-		return err
-	}
-	tr, err := comm.NewTransport(ctx, inner, "embedded")
-	if err != nil {
-		return err
-	}
-	facts := framework.Facts{NUMA: -1, Other: map[string]string{topo.FactPCI: dev.PCI()}}
-	c, err := comm.New(ctx, boot, comm.Options{Device: dev, Transports: []*comm.Transport{tr}, Facts: facts})
-	if err != nil {
-		return err
-	}
+func onGPU(ctx context.Context, c *comm.Communicator, dev *cuda.Device, plans []*schema.Plan) error {
 	stream, err := dev.NewStream()
 	if err != nil {
 		return err
 	}
 	for _, p := range plans {
 		if err := calls(ctx, c, dev, p, exec.Call{Stream: stream}); err != nil {
-			c.Abort(err)
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}
 	}
 	if err := onStreams(ctx, c, dev, plans[0]); err != nil {
-		c.Abort(err)
 		return fmt.Errorf("several streams: %w", err)
 	}
 	if err := onHandle(ctx, c, dev, plans[0]); err != nil {
-		c.Abort(err)
 		return fmt.Errorf("a handle that is used again: %w", err)
 	}
-	return errors.Join(c.Settle(ctx, stream), dev.CloseStream(stream), c.Close(), tr.CloseModules(), dev.Close())
+	return errors.Join(c.Settle(ctx, stream), dev.CloseStream(stream))
 }
 
 // onStreams makes calls by turns on streams that the program destroys before the executor is closed: the driver is not asked about them

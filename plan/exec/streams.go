@@ -3,15 +3,11 @@ package exec
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/internal/streamorder"
 )
-
-// drainPatience is how long launches on a GPU may take to end by themselves.
-const drainPatience = 2 * time.Second
 
 // begin notes the stream of a call, and whether the call is recorded into a graph: replays use its memory as long as
 // the program has the graph.
@@ -57,32 +53,14 @@ func (e *Executor) release(unused func() error) error {
 	return unused()
 }
 
-// quiet waits until earlier launches, on a GPU, no longer use memory that is to be freed, if that is known: only the program
-// knows when graphs run.
+// quiet waits until earlier launches, on a GPU, no longer use memory that is to be freed.
 func (e *Executor) quiet() error {
 	if e.host || !e.enqueued {
 		return nil
 	}
-	ended, err := e.drained()
-	if ended || err != nil {
-		return err
-	}
-	e.comm.Abort(fmt.Errorf("%w: rank %d frees memory of plan %s while the plan runs", framework.ErrClosed, e.comm.Rank(), e.plan.Name))
-	_, err = e.drained() // an abort ends the kernels
-	return err
-}
-
-// drained waits for launches as long as they may take.
-func (e *Executor) drained() (bool, error) {
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for began := time.Now(); time.Since(began) < drainPatience; <-tick.C {
-		busy, known, err := e.order.Pending(e.comm.Device())
-		if !busy || !known || err != nil {
-			return true, err
-		}
-	}
-	return false, nil
+	return e.order.Drain(e.comm.Device(), func() {
+		e.comm.Abort(fmt.Errorf("%w: rank %d frees memory of plan %s while the plan runs", framework.ErrClosed, e.comm.Rank(), e.plan.Name))
+	})
 }
 
 // closeKept frees the memory of calls in graphs.
