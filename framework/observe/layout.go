@@ -97,9 +97,17 @@ type board struct {
 	name      [48]byte
 }
 
+// The state of a ring.
+const (
+	ringFree  uint32 = iota
+	ringTaken        // somebody is about to use it
+	ringUsed
+	ringEnded // its writer has ended; the records stay until another one takes it
+)
+
 // ring is the head of one ring.
 type ring struct {
-	state uint32 // 0: free, 1: being taken, 2: in use, 3: its writer has ended
+	state uint32
 	_     uint32
 	next  uint64 // records written
 	base  uint64 // records that are of writers which had it before

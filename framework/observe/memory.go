@@ -106,15 +106,15 @@ func (r region) record(ring int, position uint64) *Record {
 
 // takeRing finds a ring for a writer; -1: all are taken.
 func (r region) takeRing(name string) int {
-	for _, wanted := range []uint32{0, 3} { // one whose records nobody may want any more comes last
+	for _, wanted := range []uint32{ringFree, ringEnded} { // one whose records nobody may want any more comes last
 		for i := range maxRings {
 			g := r.ring(i)
-			if !atomic.CompareAndSwapUint32(&g.state, wanted, 1) {
+			if !atomic.CompareAndSwapUint32(&g.state, wanted, ringTaken) {
 				continue
 			}
 			put(g.name[:], name)
 			atomic.StoreUint64(&g.base, g.next)
-			atomic.StoreUint32(&g.state, 2)
+			atomic.StoreUint32(&g.state, ringUsed)
 			return i
 		}
 	}

@@ -11,6 +11,7 @@
 enum {
   mscclpp_observe_records = 4096,
   mscclpp_observe_record = 32,
+  mscclpp_observe_ended = 3,  // the state of a ring whose writer has ended
 
   // Events; the lowest two bits are 0 at the beginning, 1 at the end, and 2 if it takes no time.
   mscclpp_observe_trigger = 28,
@@ -33,7 +34,7 @@ typedef struct {
 
 typedef struct {
   const uint32_t* on;             // the switch of the rank; never NULL
-  uint64_t* next;                 // NULL: there is no ring, and the switch stays off
+  uint64_t* next;                 // NULL: there is no ring
   mscclpp_observe_event* events;  // as many as the ring has
 } mscclpp_observe_ring;
 

@@ -33,28 +33,28 @@ var ofRank = sync.OnceValue(func() region {
 	return m.region(n)
 })
 
-// Loop is a ring for a loop in a plugin. It has Wanted and Write for one in Go, and addresses for one in C, as
-// mscclpp_observe_ring has it. It is in shared memory, to which C may keep pointers.
+// Loop is the writer of a loop in a plugin. It has a ring while records are wanted, and gives it back when they are not: a rank has
+// as many rings as it has proxies, now and then. Wanted, Write and Rest are for a loop in Go; one in C has the switch and a Ring.
 type Loop struct {
-	On     unsafe.Pointer
-	Next   unsafe.Pointer
-	Events unsafe.Pointer
-	ring   *ring
-	mu     sync.Mutex // of writers in Go
+	On   unsafe.Pointer // the switch of the rank, as mscclpp_observe_ring has it
+	at   region
+	name string
+
+	mu   sync.Mutex // of writers in Go
+	ring *ring      // nil: it has none
+	next *uint64
+	all  *[RingRecords]Record
+	none bool // there was none to be had
+	over bool // the loop has ended
 }
 
-// ForPlugin gives a loop of a plugin a ring among those of its rank. Nil: there is none.
+// ForPlugin returns the writer of a loop of a plugin. Nil: no rank is observed.
 func ForPlugin(name string) *Loop {
 	at := ofRank()
 	if at.at == nil {
 		return nil
 	}
-	i := at.takeRing(name)
-	if i < 0 {
-		return nil
-	}
-	g := at.ring(i)
-	return &Loop{On: unsafe.Pointer(&at.header().on), Next: unsafe.Pointer(&g.next), Events: unsafe.Pointer(at.record(i, 0)), ring: g}
+	return &Loop{On: unsafe.Pointer(&at.header().on), at: at, name: name}
 }
 
 // Wanted reports whether records are wanted. It costs a load and a branch. The nil Loop wants none.
@@ -64,15 +64,59 @@ func (l *Loop) Wanted() bool { return l != nil && atomic.LoadUint32((*uint32)(l.
 func (l *Loop) Write(e Event, call, bytes uint64, block uint16, peer int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := (*uint64)(l.Next)
-	records := (*[RingRecords]Record)(l.Events)
-	records[*next%RingRecords] = Record{Time: Now(), Call: call, Bytes: bytes, Event: e, Block: block, Peer: int32(peer)}
-	atomic.StoreUint64(next, *next+1)
+	if !l.take() {
+		return
+	}
+	l.all[*l.next%RingRecords] = Record{Time: Now(), Call: call, Bytes: bytes, Event: e, Block: block, Peer: int32(peer)}
+	atomic.StoreUint64(l.next, *l.next+1)
 }
 
-// Close lets another writer have the ring. The loop has ended.
+// take takes a ring, unless the loop has one.
+func (l *Loop) take() bool {
+	if l.ring != nil || l.none || l.over {
+		return l.ring != nil
+	}
+	i := l.at.takeRing(l.name)
+	if l.none = i < 0; l.none {
+		return false
+	}
+	l.ring = l.at.ring(i)
+	l.next, l.all = &l.ring.next, (*[RingRecords]Record)(unsafe.Pointer(l.at.record(i, 0)))
+	return true
+}
+
+// Ring takes a ring for a loop in C, which gives it back by storing mscclpp_observe_ended in its state. All are in shared memory, to which
+// C may keep pointers. Nil: there is none.
+func (l *Loop) Ring() (next, events, state unsafe.Pointer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.none = false; !l.take() {
+		return nil, nil, nil
+	}
+	r := l.ring
+	l.ring = nil // it is the loop's now
+	return unsafe.Pointer(l.next), unsafe.Pointer(l.all), unsafe.Pointer(&r.state)
+}
+
+// Rest gives the ring back unless records are wanted: the loop has nothing to do.
+func (l *Loop) Rest() {
+	if l != nil && !l.Wanted() {
+		l.release(false)
+	}
+}
+
+// Close gives the ring back. The loop has ended.
 func (l *Loop) Close() {
 	if l != nil {
-		atomic.StoreUint32(&l.ring.state, 3)
+		l.release(true)
 	}
+}
+
+func (l *Loop) release(over bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ring != nil {
+		atomic.StoreUint32(&l.ring.state, ringEnded)
+	}
+	l.ring, l.none, l.over = nil, false, l.over || over
 }

@@ -10,7 +10,7 @@ import (
 // The header for C says the same as Go, in every number.
 func TestHeaderForC(t *testing.T) {
 	want := map[string]uint64{
-		"records": RingRecords, "record": uint64(unsafe.Sizeof(Record{})), "trigger": uint64(Trigger), "posted": uint64(Posted),
+		"records": RingRecords, "record": uint64(unsafe.Sizeof(Record{})), "ended": uint64(ringEnded), "trigger": uint64(Trigger), "posted": uint64(Posted),
 		"completed": uint64(Completed), "put": uint64(Put), "get": uint64(Get), "signal": uint64(Signal), "wait": uint64(Wait),
 	}
 	found := regexp.MustCompile(`(?m)^  mscclpp_observe_(\w+) = (\d+),`).FindAllStringSubmatch(headerForC, -1)

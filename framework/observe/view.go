@@ -237,7 +237,7 @@ func (v *View) Read(c *Cursor) []Stretch {
 	var all []Stretch
 	for i := range maxRings {
 		g := v.at.ring(i)
-		if atomic.LoadUint32(&g.state) < 2 {
+		if atomic.LoadUint32(&g.state) < ringUsed {
 			continue
 		}
 		c.next[i] = max(c.next[i], v.at.header().taken[i])

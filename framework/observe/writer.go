@@ -41,6 +41,6 @@ func (w *Writer) write(at int64, e Event, call, bytes uint64, block uint16, peer
 // end lets another writer have the ring once there is no other one left.
 func (w *Writer) end() {
 	if w != nil {
-		atomic.StoreUint32(&w.head.state, 3)
+		atomic.StoreUint32(&w.head.state, ringEnded)
 	}
 }

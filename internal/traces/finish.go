@@ -40,45 +40,49 @@ func (t *Trace) Finish() {
 // signal is one signal of a channel.
 type signal struct {
 	comm     string
-	to       int
+	from, to int
 	sem      int
 	number   uint32
-	sequence int // of those with one number: semaphores are used again by other channels
 }
 
-// join finds for each wait the put that ends it. Both are in their order.
+// sent is a put with a signal, and the bytes that came with that.
+type sent struct {
+	put   *Put
+	bytes uint64
+}
+
+// join finds for each wait the put that ends it. There are several puts and waits with one number where semaphores were used again by
+// other channels, and some of them may be missing: a wait belongs to the last put before its end. Both are in their order.
 func (t *Trace) join() {
-	waits := map[signal]*Wait{}
-	count := map[signal]int{}
-	for _, r := range t.Ranks {
-		for i := range r.Waits {
-			w := &r.Waits[i]
-			w.Sent, w.Bytes = 0, 0
-			at := signal{comm: w.Comm, to: r.Rank, sem: w.Semaphore, number: w.Number}
-			n := count[at]
-			count[at]++
-			at.sequence = n
-			waits[at] = w
-		}
-	}
-	clear(count)
+	puts := map[signal][]sent{}
 	for _, r := range t.Ranks {
 		bytes := map[Channel]uint64{} // of puts whose signal comes later
 		for i := range r.Puts {
 			p := &r.Puts[i]
 			p.Got = 0
 			bytes[p.Channel] += p.Bytes
-			if !p.Signal {
-				continue
+			if p.Signal {
+				at := signal{p.Comm, r.Rank, p.Peer, p.Semaphore, p.Number}
+				puts[at] = append(puts[at], sent{p, bytes[p.Channel]})
+				delete(bytes, p.Channel)
 			}
-			at := signal{comm: p.Comm, to: p.Peer, sem: p.Semaphore, number: p.Number}
-			n := count[at]
-			count[at]++
-			at.sequence = n
-			if w := waits[at]; w != nil && w.Peer == r.Rank {
-				w.Sent, w.Bytes, p.Got = p.At, bytes[p.Channel], w.End
+		}
+	}
+	for _, r := range t.Ranks {
+		for i := range r.Waits {
+			w := &r.Waits[i]
+			w.Sent, w.Bytes = 0, 0
+			at := signal{w.Comm, w.Peer, r.Rank, w.Semaphore, w.Number}
+			end := w.End + r.ClockError
+			if from := t.RankOf(w.Peer); from != nil {
+				end += from.ClockError
 			}
-			delete(bytes, p.Channel)
+			list := puts[at]
+			n, _ := slices.BinarySearchFunc(list, end, func(s sent, end int64) int { return cmp.Compare(s.put.At, end+1) })
+			if n > 0 && list[n-1].put.Got == 0 {
+				p := list[n-1]
+				w.Sent, w.Bytes, p.put.Got = p.put.At, p.bytes, w.End
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package traces
 
 import (
 	"cmp"
+	"maps"
 	"math/bits"
 	"slices"
 )
@@ -11,11 +12,12 @@ type LinkTime struct {
 	From      int    `json:"from"`
 	To        int    `json:"to"`
 	Transport string `json:"transport"`
+	SameHost  bool   `json:"same_host"`
 	Puts      int    `json:"puts"`  // that a rank waited for
 	Bytes     uint64 `json:"bytes"` // of these
 	Waited    int64  `json:"waited_ns"`
 
-	// Of the sizes in which the link is slowest, compared with the others of its transport:
+	// Of the sizes in which the link is slowest, compared with the others of its kind: of its transport, and likewise between hosts or not.
 	UpTo   uint64 `json:"up_to_bytes"`
 	Counts int    `json:"puts_of_it"`
 	Median int64  `json:"median_ns"`
@@ -26,8 +28,7 @@ type LinkTime struct {
 	times map[int][]int64 // by class of sizes
 }
 
-// A link is slow if it takes so many times as long as the others of its transport, and so much longer. A median of fewer puts says
-// nothing.
+// A link is slow if it takes so many times as long as the others of its kind, and so much longer. A median of fewer puts says nothing.
 const (
 	slowTimes  = 2
 	slowBy     = 200_000 // ns; more than a rank usually waits for a processor
@@ -56,14 +57,17 @@ func (t *Trace) links() []LinkTime {
 			at := linkKey{w.Peer, r.Rank, w.Transport}
 			l := all[at]
 			if l == nil {
-				l = &LinkTime{From: w.Peer, To: r.Rank, Transport: w.Transport, times: map[int][]int64{}}
+				from := t.RankOf(w.Peer)
+				l = &LinkTime{From: w.Peer, To: r.Rank, Transport: w.Transport, SameHost: from != nil && from.Host == r.Host, times: map[int][]int64{}}
 				all[at] = l
 			}
 			l.Puts++
 			l.Bytes += w.Bytes
 			l.Waited += max(0, w.End-w.Begin)
-			if c := classOf(w.Bytes); w.End-w.Begin > shortWaits && len(l.times[c]) < mostTimes {
-				l.times[c] = append(l.times[c], max(0, w.End-max(w.Begin, w.Sent)))
+			if c := classOf(w.Bytes); w.End-w.Begin > shortWaits {
+				if l.times[c] = append(l.times[c], max(0, w.End-max(w.Begin, w.Sent))); len(l.times[c]) > mostTimes {
+					l.times[c] = thinned(l.times[c])
+				}
 			}
 		}
 	}
@@ -82,31 +86,33 @@ func median(list []int64) int64 {
 	return list[len(list)/2]
 }
 
-// compare finds for each link the class in which it lags most behind the others of its transport.
+// compare finds for each link the class in which it lags most behind the others of its kind; one in which it is slow comes before others.
 func compare(links []LinkTime, clocks int64) {
 	type kind struct {
 		transport string
+		sameHost  bool
 		class     int
 	}
 	medians := map[kind][]int64{}
 	for i := range links {
 		for c, times := range links[i].times {
 			if len(times) >= fewPuts {
-				k := kind{links[i].Transport, c}
+				k := kind{links[i].Transport, links[i].SameHost, c}
 				medians[k] = append(medians[k], median(times))
 			}
 		}
 	}
 	for i := range links {
 		l := &links[i]
-		l.Slow, l.Counts, l.Others = false, 0, 0
+		l.Slow, l.UpTo, l.Counts, l.Median, l.Others, l.Links = false, 0, 0, 0, 0, 0
 		worst := 0.0
-		for c, times := range l.times {
+		for _, c := range slices.Sorted(maps.Keys(l.times)) {
+			times := l.times[c]
 			if len(times) < fewPuts {
 				continue
 			}
 			own := median(times)
-			others := slices.Clone(medians[kind{l.Transport, c}])
+			others := slices.Clone(medians[kind{l.Transport, l.SameHost, c}])
 			n, _ := slices.BinarySearch(sorted(others), own)
 			others = slices.Delete(others, n, n+1)
 			typical := median(others)
@@ -114,10 +120,10 @@ func compare(links []LinkTime, clocks int64) {
 			if len(others) == 0 {
 				lag = 0
 			}
-			if lag > worst || l.Counts == 0 {
-				worst = lag
+			slow := len(others) > 0 && lag >= slowTimes && own-typical >= slowBy+2*clocks
+			if slow && !l.Slow || slow == l.Slow && (lag > worst || l.Counts == 0) {
+				worst, l.Slow = lag, slow
 				l.UpTo, l.Counts, l.Median, l.Others, l.Links = 1<<c, len(times), own, typical, len(others)
-				l.Slow = len(others) > 0 && lag >= slowTimes && own-typical >= slowBy+2*clocks
 			}
 		}
 	}

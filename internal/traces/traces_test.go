@@ -243,3 +243,64 @@ func TestStoriesAreMerged(t *testing.T) {
 		t.Errorf("%+v: expected %+v", got.Links, want.Links)
 	}
 }
+
+// A link is judged by the sizes in which it is slow, though it lags further behind in others that take no time; and against links of its
+// kind alone: those between hosts take longer than those within one.
+func TestSlowLinksAreOfTheirKind(t *testing.T) {
+	times := func(n int, ns int64) (list []int64) {
+		for range n {
+			list = append(list, ns)
+		}
+		return list
+	}
+	link := func(from int, sameHost bool, times map[int][]int64) LinkTime {
+		return LinkTime{From: from, To: 9, Transport: "tcp", SameHost: sameHost, times: times}
+	}
+	usual := func() map[int][]int64 { return map[int][]int64{3: times(20, 1000), 20: times(20, 1_000_000)} }
+	for name, x := range map[string]struct {
+		links []LinkTime
+		slow  bool
+		upTo  uint64
+	}{
+		"large puts are slow":   {[]LinkTime{link(0, false, map[int][]int64{3: times(20, 10_000), 20: times(20, 3_000_000)}), link(1, false, usual()), link(2, false, usual())}, true, 1 << 20},
+		"too few puts":          {[]LinkTime{link(0, false, map[int][]int64{3: times(20, 1000), 20: times(fewPuts-1, 9_000_000)}), link(1, false, usual())}, false, 8},
+		"too few of the others": {[]LinkTime{link(0, false, map[int][]int64{20: times(20, 9_000_000)}), link(1, false, map[int][]int64{20: times(fewPuts-1, 1000)})}, false, 1 << 20},
+		"between hosts":         {[]LinkTime{link(0, false, map[int][]int64{20: times(20, 9_000_000)}), link(1, true, usual()), link(2, true, usual())}, false, 1 << 20},
+	} {
+		compare(x.links, 0)
+		for i := range x.links {
+			if l := &x.links[i]; l.From == 0 && (l.Slow != x.slow || l.UpTo != x.upTo) {
+				t.Errorf("%s: %+v: expected slow: %v, by puts up to %d", name, l, x.slow, x.upTo)
+			}
+		}
+	}
+}
+
+// Signals of two senders have the same numbers where one semaphore was used by both after each other, or by one in two channels. A wait is
+// joined with the put that it waited for, also if the records of other puts and waits are missing.
+func TestWaitsAreJoinedWithTheirSenders(t *testing.T) {
+	put := func(at int64, bytes uint64) Put {
+		return Put{Channel: Channel{"world", "tcp", 0, 5}, At: at, Bytes: bytes, Number: 1, Signal: true}
+	}
+	wait := func(from int, begin, end int64) Wait {
+		return Wait{Channel: Channel{"world", "tcp", from, 5}, Begin: begin, End: end, Number: 1}
+	}
+	x := &Trace{Ranks: []*Rank{
+		{Rank: 0, Waits: []Wait{wait(2, 100, 210), wait(1, 300, 410), wait(1, 500, 610), wait(1, 700, 810)}},
+		{Rank: 1, Puts: []Put{put(400, 4), put(800, 8)}}, // that of the wait from 500 on is missing
+		{Rank: 2, Puts: []Put{put(200, 2), put(900, 9)}}, // the last wait is missing
+	}}
+	x.Finish()
+	for i, want := range []int64{200, 400, 0, 800} {
+		if w := x.Ranks[0].Waits[i]; w.Sent != want || w.Bytes != uint64(want)/100 {
+			t.Errorf("wait %d: %+v: expected the put of %d", i, w, want)
+		}
+	}
+	for _, r := range x.Ranks[1:] {
+		for i, p := range r.Puts {
+			if want := p.At + 10; p.Got != want && !(r.Rank == 2 && i == 1 && p.Got == 0) {
+				t.Errorf("rank %d, put %d: %+v: expected that it is got at %d", r.Rank, i, p, want)
+			}
+		}
+	}
+}

@@ -1,11 +1,13 @@
 package tcp_test
 
 import (
+	"fmt"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
 	"github.com/mscclpp-go/mscclpp/framework/transporttest"
 	"github.com/mscclpp-go/mscclpp/plugins"
 	"github.com/mscclpp-go/mscclpp/plugins/plugintest"
@@ -20,6 +22,11 @@ func TestMain(m *testing.M) {
 		plugins.Serve(tcp.New)
 		return
 	}
+	observed, err := observe.Open(observe.Facts{Job: fmt.Sprint("tcp-", os.Getpid()), Size: 1, Local: -1})
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv(observe.EnvRegion, observed.Region())
 	code := m.Run()
 	if built != "" {
 		os.RemoveAll(built)

@@ -28,7 +28,8 @@ type outbound struct {
 	held   []byte // frames and small puts that were not sent yet
 	parts  []part // data of larger ones, which comes in between
 	owners []*region
-	room   int // that is left until what is held is sent
+	room   int    // that is left until what is held is sent
+	puts   uint64 // bytes of the puts among it, with what other streams have of them
 	opened [handles]bool
 	round  uint64 // puts with stripes
 	asked  uint64 // flushes
@@ -168,6 +169,7 @@ func (g *outbound) queue(r request) error {
 	if r.signal != nil {
 		g.held = g.open(g.held, r.signal.handle, r.signal.key)
 	}
+	g.puts += uint64(len(r.data))
 	switch {
 	case r.to == nil:
 	case len(r.data) <= smallPut:
@@ -230,15 +232,11 @@ func (g *outbound) stripes(r request) ([]byte, error) {
 
 // writeFirst sends what is held.
 func (g *outbound) writeFirst() error {
-	bytes := uint64(len(g.held))
-	for _, x := range g.parts {
-		bytes += x.bytes
+	if g.p.records.Wanted() { // before the peer can answer
+		g.p.records.Write(observe.Posted|observe.Instant, g.p.taken, g.puts, 0, g.peer)
 	}
 	err := g.streams[0].send(g.held, g.parts)
 	g.drop()
-	if g.p.records.Wanted() {
-		g.p.records.Write(observe.Posted|observe.Instant, g.p.taken, bytes, 0, g.peer)
-	}
 	return g.lost(err)
 }
 
@@ -248,7 +246,7 @@ func (g *outbound) drop() {
 		r.release()
 	}
 	clear(g.owners)
-	g.held, g.parts, g.owners, g.room = g.held[:0], g.parts[:0], g.owners[:0], g.p.t.config.Buffer
+	g.held, g.parts, g.owners, g.room, g.puts = g.held[:0], g.parts[:0], g.owners[:0], g.p.t.config.Buffer, 0
 }
 
 // push sends what is held.

@@ -193,6 +193,7 @@ func (p *proxy) drain() error {
 		if stopping {
 			return p.settle()
 		}
+		p.records.Rest()
 		idle.wait(queue, p.restless.Load())
 	}
 }

@@ -16,7 +16,7 @@
 mscclpp_drain* mscclpp_drain_new(void) {
   static const uint32_t off = 0;
   mscclpp_drain* d = calloc(1, sizeof(mscclpp_drain));
-  if (d != NULL) d->observer.on = &off;
+  if (d != NULL) d->observed = &off;
   return d;
 }
 
@@ -109,6 +109,13 @@ static void park(mscclpp_drain* d) {
   __atomic_store_n(word, 0, __ATOMIC_RELAXED);
 }
 
+// Gives the ring for records back once they are not wanted any more: a rank has few.
+static void give_back(mscclpp_drain* d) {
+  if (d->records_state != NULL) __atomic_store_n(d->records_state, mscclpp_observe_ended, __ATOMIC_SEQ_CST);
+  d->records_state = NULL;
+  d->records_none = 0;
+}
+
 // Waits until a trigger is there; 0: the loop is to end.
 static int await_trigger(mscclpp_drain* d, uint64_t* snd) {
   int there;
@@ -125,6 +132,7 @@ static int await_trigger(mscclpp_drain* d, uint64_t* snd) {
       *snd = poll_ring(d, &there);  // triggers from before the request to stop are visible now
       return there;
     }
+    if (__atomic_load_n(d->observed, __ATOMIC_RELAXED) == 0) give_back(d);
     const uint64_t waited = now_ns() - start;
     if (waited < d->spin_ns) continue;
     if (waited < d->spin_ns + d->yield_ns) {
@@ -136,6 +144,7 @@ static int await_trigger(mscclpp_drain* d, uint64_t* snd) {
 }
 
 static uint32_t end(mscclpp_drain* d, uint32_t reason, uint64_t fst, uint64_t snd) {
+  give_back(d);
   d->position = d->tail;
   d->fst = fst;
   d->snd = snd;
@@ -145,12 +154,14 @@ static uint32_t end(mscclpp_drain* d, uint32_t reason, uint64_t fst, uint64_t sn
 
 // Performs a trigger while an observer looks.
 __attribute__((noinline)) static uint32_t perform_observed(mscclpp_drain* d, uint64_t fst, uint64_t snd) {
+  if (d->records_state == NULL && !d->records_none) mscclpp_drain_observe(d->observer, d);
+  if (d->records_state == NULL) return perform(d, fst, snd);
   const uint64_t bytes = mscclpp_trigger_kind(snd) & mscclpp_do_put ? mscclpp_trigger_bytes(fst) : 0;
   const uint64_t waiting = __atomic_load_n((uint64_t*)(d->ring + mscclpp_ring_head), __ATOMIC_RELAXED) - d->tail;
   const uint16_t depth = waiting < UINT16_MAX ? (uint16_t)waiting : UINT16_MAX;
-  mscclpp_observe_write(&d->observer, now_ns(), mscclpp_observe_trigger, d->tail, bytes, depth, -1);
+  mscclpp_observe_write(&d->records, now_ns(), mscclpp_observe_trigger, d->tail, bytes, depth, -1);
   const uint32_t reason = perform(d, fst, snd);
-  mscclpp_observe_write(&d->observer, now_ns(), mscclpp_observe_trigger | 1, d->tail, bytes, depth, -1);
+  mscclpp_observe_write(&d->records, now_ns(), mscclpp_observe_trigger | 1, d->tail, bytes, depth, -1);
   return reason;
 }
 
@@ -167,7 +178,7 @@ uint32_t mscclpp_drain_loop(mscclpp_drain* d) {
   // Before the request to finish, no more was pushed than fits into the ring.
   uint64_t last = 0;
   uint64_t snd;
-  const uint32_t* observed = d->observer.on;
+  const uint32_t* observed = d->observed;
   while (await_trigger(d, &snd)) {
     const uint32_t stop = __atomic_load_n(&d->stop, __ATOMIC_ACQUIRE);
     if (stop == mscclpp_drain_quit) return end(d, mscclpp_drain_cut_short, 0, 0);

@@ -16,6 +16,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"runtime/cgo"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,12 +106,14 @@ func (l *Loop) Start(r *ring.Ring) error {
 	}
 	o := observe.ForPlugin(fmt.Sprintf("proxy %d", number.Add(1)))
 	if o != nil {
-		l.c.observer.on = (*C.uint32_t)(o.On)
-		l.c.observer.next = (*C.uint64_t)(o.Next)
-		l.c.observer.events = (*C.mscclpp_observe_event)(o.Events)
+		l.c.observed, l.c.observer = (*C.uint32_t)(o.On), C.uintptr_t(cgo.NewHandle(o))
 	}
 	go func() {
-		defer o.Close()
+		defer func() {
+			if o.Close(); o != nil {
+				cgo.Handle(l.c.observer).Delete()
+			}
+		}()
 		runtime.LockOSThread() // and never unlocked: the thread ends with its changed signal mask
 		l.finish(cause(l.c, C.mscclpp_drain_loop(l.c)))
 	}()

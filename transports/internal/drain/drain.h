@@ -48,7 +48,13 @@ typedef struct {
   uint64_t tail;
   uint64_t spin_ns, yield_ns, park_ns;
   int32_t cpu;  // -1: any
-  mscclpp_observe_ring observer;
+  const uint32_t* observed;  // the switch; never NULL
+  uintptr_t observer;        // for mscclpp_drain_observe
+
+  // Of the loop.
+  mscclpp_observe_ring records;
+  uint32_t* records_state;  // NULL: it has no ring
+  uint32_t records_none;    // there was none to be had
 
   // Shared with Go.
   uint32_t stop;
@@ -66,6 +72,9 @@ mscclpp_drain* mscclpp_drain_new(void);
 // Drains until a request to stop, or until a trigger makes no sense; returns the reason.
 uint32_t mscclpp_drain_loop(mscclpp_drain* d);
 void mscclpp_drain_stop(mscclpp_drain* d, uint32_t how);
+
+// Gives the loop a ring for records, if there is one: in Go. It is called once a record is wanted.
+extern void mscclpp_drain_observe(uintptr_t observer, mscclpp_drain* d);
 
 void mscclpp_drain_bind_memory(mscclpp_drain* d, uint32_t slot, void* addr, uint64_t bytes, uint32_t own);
 void mscclpp_drain_bind_semaphore(mscclpp_drain* d, uint32_t slot, void* word);

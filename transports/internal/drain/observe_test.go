@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/observe"
@@ -23,22 +24,7 @@ func TestMain(m *testing.M) {
 
 // A loop in a plugin says in the memory of its rank which triggers it performs, while somebody looks.
 func TestTriggersAreObserved(t *testing.T) {
-	memories, err := observe.Find(false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var view *observe.View
-	for _, m := range memories {
-		defer m.Close()
-		for _, v := range m.Views() {
-			if v.Info().Job == fmt.Sprint("drain-", os.Getpid()) {
-				view = v
-			}
-		}
-	}
-	if view == nil {
-		t.Fatal("the rank is not seen")
-	}
+	view := viewed(t)
 	var cursor observe.Cursor
 	view.Read(&cursor)
 	g := newRig(t, 4, 4096, idle)
@@ -91,4 +77,47 @@ func TestTriggersAreObserved(t *testing.T) {
 	if begun != 6 || ended != begun || bytes != 5*128 {
 		t.Errorf("%d begun, %d ended, %d bytes: expected 6 and 640", begun, ended, bytes)
 	}
+}
+
+// A loop has a ring for records while these are wanted, and gives it back when it has nothing to do: there may be more loops than rings.
+func TestManyLoopsAreObserved(t *testing.T) {
+	view := viewed(t)
+	var cursor observe.Cursor
+	for range 30 {
+		g := newRig(t, 4, 64, Options{Spin: time.Microsecond, Park: time.Millisecond, CPU: -1})
+		name := fmt.Sprint("proxy ", number.Load())
+		seen := false
+		for ctx := bound(t); !seen; g.check(ctx.Err()) { // loops before this one may not have rested yet
+			observed.Switch(true)
+			pos, err := g.ring.Push(put(kernel.TriggerSignal|kernel.TriggerFlush, 0, 0, 0))
+			g.check(err)
+			g.check(g.ring.WaitFlushed(ctx, 0, pos))
+			observed.Switch(false)
+			for _, s := range view.Read(&cursor) {
+				seen = seen || s.Writer == name
+			}
+		}
+	}
+}
+
+// viewed is the rank, as a reader sees it.
+func viewed(t *testing.T) *observe.View {
+	t.Helper()
+	memories, err := observe.Find(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var view *observe.View
+	for _, m := range memories {
+		t.Cleanup(func() { m.Close() })
+		for _, v := range m.Views() {
+			if v.Info().Job == fmt.Sprint("drain-", os.Getpid()) {
+				view = v
+			}
+		}
+	}
+	if view == nil {
+		t.Fatal("the rank is not seen")
+	}
+	return view
 }

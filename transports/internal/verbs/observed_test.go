@@ -30,6 +30,42 @@ func view(t *testing.T) *observe.View {
 	return nil
 }
 
+// A thread of the rank that does the proxy's work, and finds a flush complete at once, says before it that all was posted.
+func TestPostedComesBeforeCompleted(t *testing.T) {
+	v := view(t)
+	var cursor observe.Cursor
+	r := newRig(t, fake(t), Atomic)
+	r.start()
+	v.Read(&cursor)
+	observed.Switch(true)
+	defer observed.Switch(false)
+	const flushes = 200
+	for range flushes {
+		at := r.push(kernel.TriggerData|kernel.TriggerSignal|kernel.TriggerFlush, 64)
+		r.proxy.(*proxy).Lend(true)
+		if err := r.flushed(at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.stop()
+	last, completed := uint64(0), 0
+	for _, s := range v.Read(&cursor) {
+		for _, x := range s.Records {
+			switch x.Event {
+			case observe.Posted | observe.Instant:
+				last = x.Call + 1
+			case observe.Completed | observe.Instant:
+				if completed++; x.Call >= last {
+					t.Errorf("request %d is complete before it was posted", x.Call)
+				}
+			}
+		}
+	}
+	if completed != flushes {
+		t.Errorf("%d completed, expected %d", completed, flushes)
+	}
+}
+
 // While records are wanted, a proxy says which triggers it takes, what it has posted to which peer, and what is complete.
 func TestTriggersAreObserved(t *testing.T) {
 	for name, mode := range map[string]Mode{"atomics": Atomic, "immediates": Immediate} {

@@ -164,6 +164,14 @@ func (w *operation) room() bool {
 }
 
 func (p *proxy) perform(w *operation, pos uint64) error {
+	if err := p.post(w); err != nil || w.kind&kernel.TriggerFlush == 0 {
+		return err
+	}
+	return p.flush(w, pos)
+}
+
+// post hands a put and a signal to the adapter.
+func (p *proxy) post(w *operation) error {
 	n := 0
 	if w.dst != nil {
 		var err error
@@ -178,12 +186,7 @@ func (p *proxy) perform(w *operation, pos uint64) error {
 		}
 	}
 	if w.kind&kernel.TriggerSignal != 0 {
-		if err := p.signal(w.s, n); err != nil {
-			return err
-		}
-	}
-	if w.kind&kernel.TriggerFlush != 0 {
-		return p.flush(w, pos)
+		return p.signal(w.s, n)
 	}
 	return nil
 }
@@ -310,6 +313,7 @@ func (p *proxy) progressLocked() (outstanding bool, err error) {
 		p.patience(steps)
 	} else {
 		p.moved = time.Time{}
+		p.records.Rest()
 	}
 	return outstanding, nil
 }

@@ -29,7 +29,7 @@ func (ch *requests) Give(ctx context.Context, dst uint64, head, data []byte) err
 	if err := ch.givable(dst, len(head), len(data)); err != nil {
 		return ch.ports.Life.Blame("put", ch.pair.Peer, err)
 	}
-	ch.note(kernel.TriggerData|kernel.TriggerSignal, uint64(len(head)+len(data)))
+	at := ch.clock()
 	var pin runtime.Pinner // the engine keeps the address until all is sent
 	pin.Pin(unsafe.SliceData(data))
 	defer pin.Unpin()
@@ -51,6 +51,7 @@ func (ch *requests) Give(ctx context.Context, dst uint64, head, data []byte) err
 			given, sent = q.Give(e.slots.dst, e.slots.semaphore, dst, head, data)
 		}
 	}
+	ch.note(at, kernel.TriggerData|kernel.TriggerSignal, uint64(len(head)+len(data)))
 	return nil
 }
 

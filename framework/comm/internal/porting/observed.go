@@ -5,29 +5,30 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/observe"
 )
 
-// note counts what the host sends, and records it for observers.
-func (ch *requests) note(kind, bytes uint64) {
+// note counts what the host has sent, and records it for observers if it had the time of clock before it sent. A signal that could not be pushed
+// is not noted: the peer never counts it.
+func (ch *requests) note(at int64, kind, bytes uint64) {
 	signal := kind&kernel.TriggerSignal != 0
 	n := uint64(0)
 	if signal {
 		n = ch.sent.Add(1)
 	}
-	if ch.ports.Flows.On() {
-		ch.record(signal, n, bytes)
+	if at != 0 {
+		ch.record(at, signal, n, bytes)
 	}
 }
 
-func (ch *requests) record(signal bool, n, bytes uint64) {
+func (ch *requests) record(at int64, signal bool, n, bytes uint64) {
 	f := ch.ports.Flows
 	switch {
 	case signal:
-		f.Sent(observe.Signal, f.Now(), ch.place(ch.pair.Theirs), n, bytes)
+		f.Sent(observe.Signal, at, ch.place(ch.pair.Theirs), n, bytes)
 	case bytes > 0:
-		f.Sent(observe.Put, f.Now(), ch.place(ch.pair.Theirs), ch.sent.Load()+1, bytes)
+		f.Sent(observe.Put, at, ch.place(ch.pair.Theirs), ch.sent.Load()+1, bytes)
 	}
 }
 
-// clock reads the time for the record of a wait, or returns 0 while no records are wanted.
+// clock reads the time for a record, or returns 0 while no records are wanted.
 func (ch *state) clock() int64 {
 	if f := ch.ports.Flows; f.On() {
 		return f.Now()

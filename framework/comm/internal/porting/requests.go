@@ -97,8 +97,11 @@ func (ch *requests) SignalLater() error {
 		return err
 	}
 	defer ch.use.RUnlock()
-	ch.note(kernel.TriggerSignal, 0)
+	at := ch.clock()
 	_, err := ch.pushStream(ch.life, e, "signal", ch.trigger(e, kernel.TriggerSignal, 0, 0, 0), false)
+	if err == nil {
+		ch.note(at, kernel.TriggerSignal, 0)
+	}
 	return err
 }
 
@@ -116,16 +119,22 @@ func (ch *requests) push(op string, kind, dst, src, bytes uint64) error {
 	if kind == kernel.TriggerSignal && ch.Parted() {
 		return nil
 	}
-	ch.note(kind, bytes)
+	at := ch.clock()
 	if ch.staged(kind) {
-		return ch.pushStaged(ch.life, e, op, kind, dst, src, bytes)
+		err = ch.pushStaged(ch.life, e, op, kind, dst, src, bytes)
+	} else if t := ch.trigger(e, kind, dst, src, bytes); !ch.now(e, t) {
+		_, err = ch.pushAt(ch.life, e, op, t)
 	}
-	t := ch.trigger(e, kind, dst, src, bytes)
-	if taken, _ := e.service.ring.Now(t); taken {
-		return nil
+	if err == nil {
+		ch.note(at, kind, bytes)
 	}
-	_, err = ch.pushAt(ch.life, e, op, t)
 	return err
+}
+
+// now has the consumer perform a trigger at once, if it can.
+func (ch *requests) now(e *end, t kernel.Trigger) bool {
+	taken, _ := e.service.ring.Now(t)
+	return taken
 }
 
 // inRange refuses what a trigger cannot express and what would miss the memory.
@@ -163,34 +172,42 @@ func (ch *requests) complete(ctx context.Context, kind, dst, src, bytes uint64) 
 	if err != nil {
 		return err
 	}
-	ch.note(kind, bytes)
+	at, what, n := ch.clock(), kind, bytes
 	if e == ch.kernels && !ch.staged(kind) { // else what kernels have pushed, or the copy, comes before
 		taken, done := e.service.ring.Now(ch.trigger(e, kind, dst, src, bytes))
+		if taken {
+			ch.note(at, what, n)
+			at, what, kind, dst, src, bytes = 0, 0, kernel.TriggerFlush, 0, 0, 0
+		}
 		if done {
 			ch.use.RUnlock()
 			return nil
 		}
-		if taken {
-			kind, dst, src, bytes = kernel.TriggerFlush, 0, 0, 0
-		}
 	}
-	return ch.completeLater(ctx, e, kind, dst, src, bytes)
+	return ch.completeLater(ctx, e, sending{at, what, n}, kind, dst, src, bytes)
+}
+
+// sending is what is to be noted once it was pushed.
+type sending struct {
+	at          int64
+	kind, bytes uint64
 }
 
 // completeLater is complete of what cannot be done at once.
-func (ch *requests) completeLater(ctx context.Context, e *end, kind, dst, src, bytes uint64) error {
+func (ch *requests) completeLater(ctx context.Context, e *end, s sending, kind, dst, src, bytes uint64) error {
 	defer ch.use.RUnlock()
 	if ch.staged(kind) {
 		if err := ch.pushStaged(ctx, e, "put", kind&^kernel.TriggerFlush, dst, src, bytes); err != nil {
 			return err
 		}
-		kind, dst, src, bytes = kernel.TriggerFlush, 0, 0, 0
+		ch.note(s.at, s.kind, s.bytes)
+		s, kind, dst, src, bytes = sending{}, kernel.TriggerFlush, 0, 0, 0
 	}
-	return ch.flushed(ctx, e, ch.trigger(e, kind, dst, src, bytes))
+	return ch.flushed(ctx, e, s, ch.trigger(e, kind, dst, src, bytes))
 }
 
 // flushed pushes a trigger that ends with a flush, and waits for it.
-func (ch *requests) flushed(ctx context.Context, e *end, t kernel.Trigger) error {
+func (ch *requests) flushed(ctx context.Context, e *end, s sending, t kernel.Trigger) error {
 	start := time.Now()
 	both := eithers.Get().(*either)
 	*both = either{ch.life, ctx}
@@ -200,6 +217,7 @@ func (ch *requests) flushed(ctx context.Context, e *end, t kernel.Trigger) error
 	if err != nil {
 		return ch.orLate(ctx, "flush", start, err)
 	}
+	ch.note(s.at, s.kind, s.bytes)
 	r := e.service.ring
 	if e.service.queue != nil {
 		return ch.awaitStream(ctx, "flush", e, r.FlushedAt(e.slots.semaphore), pos+1)
