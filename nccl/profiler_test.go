@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 )
 
 // shared builds a library of testdata.
@@ -93,9 +95,15 @@ func heard(t *testing.T, path string) (comms map[string]map[string]string, event
 // profiled runs the program with a plugin, and returns what its ranks have printed, and the files of the plugin.
 func profiled(t *testing.T, own []string, variables ...string) (said, files []string) {
 	t.Helper()
+	return profiledProgram(t, "profiled.c", own, variables...)
+}
+
+// profiledProgram is profiled for another program.
+func profiledProgram(t *testing.T, source string, own []string, variables ...string) (said, files []string) {
+	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "rank.sh") // a file for each rank
-	if err := os.WriteFile(program, fmt.Appendf(nil, "#!/bin/sh\nTEST_EVENTS=%[1]s/events.$TEST_RANK TEST_RANGES=%[1]s/ranges.$TEST_RANK exec %[2]s\n", dir, compile(t, "profiled.c")), 0o700); err != nil {
+	if err := os.WriteFile(program, fmt.Appendf(nil, "#!/bin/sh\nTEST_EVENTS=%[1]s/events.$TEST_RANK TEST_RANGES=%[1]s/ranges.$TEST_RANK exec %[2]s\n", dir, compile(t, source)), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return ranksOf(t, program, 2, append(own, variables...)), []string{filepath.Join(dir, "events.0"), filepath.Join(dir, "events.1")}
@@ -307,6 +315,19 @@ func TestProfilerPlugins(t *testing.T) {
 	_, files = profiled(t, quiet, "NCCL_PROFILER_PLUGIN=mine", "LD_LIBRARY_PATH="+dir)
 	if _, events := heard(t, files[1]); len(events) == 0 {
 		t.Error("a plugin that is found by its name hears of nothing")
+	}
+}
+
+// A driver that does not return from a question about an event holds up no call of the program, and no end of a communicator.
+func TestProfilerStuckDriver(t *testing.T) {
+	own := onGPUs(t)
+	driver := strings.TrimPrefix(own[slices.IndexFunc(own, func(v string) bool { return strings.HasPrefix(v, cuda.EnvLibrary+"=") })], cuda.EnvLibrary+"=")
+	stuck := shared(t, "stuck.c", "libstuck.so", "-Wl,--no-as-needed", driver, "-Wl,-rpath,"+filepath.Dir(driver), "-lpthread", "-ldl")
+	_, files := profiledProgram(t, "profiled_stuck.c", append(own, cuda.EnvLibrary+"="+stuck), "NCCL_PROFILER_PLUGIN="+shared(t, "profiler.c", "libprofiler.so"))
+	for _, file := range files {
+		if comms, events := heard(t, file); len(comms) != 1 || len(events) == 0 { // all have no name
+			t.Errorf("%d events of communicators %v", len(events), comms)
+		}
 	}
 }
 

@@ -104,9 +104,7 @@ void profile_open(ncclComm_t c) {
 void profile_close(ncclComm_t c) {
   struct profile* p = atomic_exchange(&c->profile, NULL);
   if (p == NULL) return;
-  performed_drop(p, !atomic_load(&c->aborted));
-  (void)p->plugin->finalize(p->context);
-  free(p);
+  performed_end(p, atomic_load(&c->aborted));
 }
 
 /* ---- events ---- */

@@ -106,7 +106,10 @@ struct plugin {
 struct profile {
   const struct plugin* plugin;
   void* context;
-  int mask; /* the plugin may change it at any time */
+  int mask;                /* the plugin may change it at any time */
+  _Atomic(uint64_t) until; /* nanoseconds of the clock: what is under way then ends without times; 0: the communicator lives */
+  struct profile* next;    /* of those that end */
+  int closed, left;        /* the plugin has ended with it; the end of the communicator waits no more */
 };
 
 /* Names of the functions, in the order of enum door_kind. */
@@ -121,5 +124,6 @@ static inline int profile_wants(const struct profile* p, unsigned kinds) { retur
 /* profile_start begins an event; NULL if it is not wanted. */
 void* profile_start(const struct profile* p, struct event* what);
 
-/* performed_drop ends what is still under way of a communicator; wait: for at most some seconds, until the device is done. */
-void performed_drop(const struct profile* p, int wait);
+/* performed_end has the plugin end with a communicator, behind what is under way of it, for which it waits a second at most: a
+ * driver that does not return keeps nobody. */
+void performed_end(struct profile* p, int aborted);

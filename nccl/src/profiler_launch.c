@@ -8,6 +8,7 @@
 
 #include "cuda.h"
 #include "group.h"
+#include "log.h"
 #include "profiler.h"
 #include "profiler_abi.h"
 #include "types.h"
@@ -15,7 +16,7 @@
 /* Calls of one launch. */
 struct performed {
   struct performed* next;
-  const struct profile* profile;
+  struct profile* profile;
   int rank, device;
   struct cuda_timer* timer; /* NULL: the calls are done, or captured */
   uint64_t started;         /* nanoseconds of the clock */
@@ -23,10 +24,14 @@ struct performed {
   void* events[];
 };
 
-static struct performed *first, **last = &first; /* under way */
+/* What the thread is given. It asks drivers for times without the lock: one that does not return holds up nobody else. */
+static struct performed *given, **last = &given;
+static struct profile* ending;
 static int thread_runs;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t more = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INITIALIZER;
+
+enum { WAIT = 1000, WAIT_ABORTED = 200 }; /* for the end of a profile, in milliseconds */
 
 static uint64_t nanoseconds(void) {
   struct timespec t;
@@ -51,49 +56,96 @@ static void finish(struct performed* d, uint64_t from, uint64_t to) {
   free(d);
 }
 
-/* look ends what the devices are done with; all of a communicator's where that is given. Under the lock. */
-static void look(const struct profile* drop) {
-  for (struct performed** at = &first; *at;) {
+/* look ends what the devices are done with, and what no time is left for. */
+static void look(struct performed** list) {
+  for (struct performed** at = list; *at;) {
     struct performed* d = *at;
     double seconds = 0;
-    int done = cuda_timer_done(d->timer, &seconds);
-    if (!done && d->profile != drop) {
+    uint64_t until = atomic_load(&d->profile->until);
+    int done = until && until <= nanoseconds() ? -1 : cuda_timer_done(d->timer, &seconds);
+    if (!done) {
       at = &d->next;
       continue;
     }
     *at = d->next;
-    if (*at == NULL) last = at;
     uint64_t now = nanoseconds();
     finish(d, now - (uint64_t)(seconds * 1e9), done > 0 ? now : 0);
   }
 }
 
+/* close_ended has the plugin end with communicators of which nothing is under way any more. Under the lock, but for the plugin. */
+static void close_ended(const struct performed* list) {
+  for (struct profile** at = &ending; *at;) {
+    struct profile* p = *at;
+    int busy = 0;
+    for (const struct performed* d = list; d; d = d->next) busy |= d->profile == p;
+    if (busy) {
+      at = &p->next;
+      continue;
+    }
+    *at = p->next;
+    pthread_mutex_unlock(&lock);
+    (void)p->plugin->finalize(p->context);
+    pthread_mutex_lock(&lock);
+    p->closed = 1;
+    if (p->left) free(p);
+    pthread_cond_broadcast(&ended);
+    at = &ending; /* it may have changed meanwhile */
+  }
+}
+
 static void* run(void* unused) {
   static const struct timespec pause = {0, 50000};
+  struct performed* list = NULL;
   (void)unused;
   cuda_relax();
   pthread_mutex_lock(&lock);
   for (;;) {
-    while (first == NULL) pthread_cond_wait(&more, &lock);
-    look(NULL);
+    while (list == NULL && given == NULL && ending == NULL) pthread_cond_wait(&more, &lock);
+    struct performed** end = &list;
+    while (*end) end = &(*end)->next;
+    *end = given;
+    given = NULL;
+    last = &given;
     pthread_mutex_unlock(&lock);
-    nanosleep(&pause, NULL);
+    look(&list);
+    if (list) nanosleep(&pause, NULL);
     pthread_mutex_lock(&lock);
+    if (given == NULL) close_ended(list); /* what was given meanwhile is of profiles that may end */
   }
   return NULL;
 }
 
-void performed_drop(const struct profile* p, int wait) {
-  static const struct timespec pause = {0, 200000};
-  for (int turns = wait ? 5000 : 0;; turns--) {
-    int there = 0;
-    pthread_mutex_lock(&lock);
-    look(turns > 0 ? NULL : p);
-    for (struct performed* d = first; d; d = d->next) there |= d->profile == p;
+/* thread_is_there starts the thread with the first need. Under the lock. */
+static int thread_is_there(void) {
+  pthread_t thread;
+  if (!thread_runs) thread_runs = start_thread(&thread, 1, run, NULL) == 0;
+  return thread_runs;
+}
+
+void performed_end(struct profile* p, int aborted) {
+  uint64_t until = nanoseconds() + (aborted ? 0 : WAIT * 1000000ull);
+  atomic_store(&p->until, until); /* then it ends without times */
+  pthread_mutex_lock(&lock);
+  if (!thread_is_there()) { /* nor has it anything under way */
     pthread_mutex_unlock(&lock);
-    if (!there) return;
-    nanosleep(&pause, NULL);
+    (void)p->plugin->finalize(p->context);
+    free(p);
+    return;
   }
+  p->next = ending;
+  ending = p;
+  pthread_cond_signal(&more);
+  until += WAIT_ABORTED * 1000000ull;
+  struct timespec t = {.tv_sec = (time_t)(until / 1000000000), .tv_nsec = (long)(until % 1000000000)};
+  while (!p->closed && pthread_cond_timedwait(&ended, &lock, &t) == 0) continue;
+  int closed = p->closed;
+  p->left = !closed; /* the thread frees it, if the driver ever returns */
+  pthread_mutex_unlock(&lock);
+  if (closed)
+    free(p);
+  else
+    log_warning("PROFILER/Plugin: the driver has not returned from a question about an event: the plugin's part of a communicator ends when it does");
 }
 
 /* ---- launches ---- */
@@ -129,7 +181,7 @@ static struct event describe(ncclComm_t c, const struct launch* l, const struct 
 }
 
 struct launch profile_launch(ncclComm_t c, void* group, const struct door_call* calls, size_t n) {
-  const struct profile* p = atomic_load_explicit(&c->profile, memory_order_acquire);
+  struct profile* p = atomic_load_explicit(&c->profile, memory_order_acquire);
   struct launch l = {0};
   uint64_t before[COUNTED] = {0};
   int modern = profiler_version() > 4;
@@ -154,15 +206,15 @@ void profile_launched(ncclComm_t c, struct launch* l, ncclResult_t result) {
   profile_stop(c, l->event);
   profile_stop(c, l->group);
   if (d == NULL) return;
-  if (result != ncclSuccess || c->device < 0 || !cuda_timer_stop(d->timer)) {
-    finish(d, d->started, result == ncclSuccess && c->device < 0 ? nanoseconds() : 0); /* on the host, calls are done when they return */
-    return;
+  int timed = result == ncclSuccess && c->device >= 0 && cuda_timer_stop(d->timer);
+  if (timed) {
+    pthread_mutex_lock(&lock);
+    if ((timed = thread_is_there())) {
+      *last = d;
+      last = &d->next;
+      pthread_cond_signal(&more);
+    }
+    pthread_mutex_unlock(&lock);
   }
-  pthread_t thread;
-  pthread_mutex_lock(&lock);
-  *last = d;
-  last = &d->next;
-  if (!thread_runs) thread_runs = start_thread(&thread, 1, run, NULL) == 0; /* else the end of the communicator looks */
-  pthread_cond_signal(&more);
-  pthread_mutex_unlock(&lock);
+  if (!timed) finish(d, d->started, result == ncclSuccess && c->device < 0 ? nanoseconds() : 0); /* on the host, calls are done when they return */
 }
