@@ -138,10 +138,9 @@ mscclpp_result_t mscclpp_comm_rank(mscclpp_comm_t comm, int32_t *rank);
 mscclpp_result_t mscclpp_comm_size(mscclpp_comm_t comm, int32_t *size);
 
 /* mscclpp_comm_query writes the value of a property as text that ends with 0: "device" (host, cuda:0),
- * "device.name", "transports" (shm tcp), "shared" (1 if all ranks share memory), "name", "host",
- * "algorithms.allreduce" and so on for all collectives, "calls.repeated" (calls so far that were made without Go, as ones
- * like them had been made before). *size is the room at text, and then the bytes that
- * the value needs with its end. Errors: MSCCLPP_INVALID for an unknown property, and for too little room. */
+ * "device.name", "transports" (shm tcp), "shared" (1 if all ranks share memory), "name", "host", "host.id" (the same
+ * for ranks of one host), "algorithms.allreduce" and so on for all collectives, "calls.repeated" (calls so far that were made
+ * without Go, as ones like them had been made before). *size is the room at text, and then the bytes that the value needs. Errors: MSCCLPP_INVALID for an unknown property, and for too little room. */
 mscclpp_result_t mscclpp_comm_query(mscclpp_comm_t comm, const char *property, char *text, size_t *size);
 
 /* mscclpp_comm_exchange gives every rank the bytes of all: mine is bytes long, the same number on all ranks, and all

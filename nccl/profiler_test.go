@@ -95,18 +95,22 @@ func heard(t *testing.T, path string) (comms map[string]map[string]string, event
 // profiled runs the program with a plugin, and returns what its ranks have printed, and the files of the plugin.
 func profiled(t *testing.T, own []string, variables ...string) (said, files []string) {
 	t.Helper()
-	return profiledProgram(t, "profiled.c", own, variables...)
+	return profiledProgram(t, "profiled.c", 2, own, variables...)
 }
 
-// profiledProgram is profiled for another program.
-func profiledProgram(t *testing.T, source string, own []string, variables ...string) (said, files []string) {
+// profiledProgram is profiled for another program, of n ranks.
+func profiledProgram(t *testing.T, source string, n int, own []string, variables ...string) (said, files []string) {
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "rank.sh") // a file for each rank
 	if err := os.WriteFile(program, fmt.Appendf(nil, "#!/bin/sh\nTEST_EVENTS=%[1]s/events.$TEST_RANK TEST_RANGES=%[1]s/ranges.$TEST_RANK exec %[2]s\n", dir, compile(t, source)), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	return ranksOf(t, program, 2, append(own, variables...)), []string{filepath.Join(dir, "events.0"), filepath.Join(dir, "events.1")}
+	said = ranksOf(t, program, n, append(own, variables...))
+	for r := range n {
+		files = append(files, filepath.Join(dir, fmt.Sprint("events.", r)))
+	}
+	return said, files
 }
 
 // A program's calls, as a plugin of version 5 hears of them.
@@ -323,11 +327,39 @@ func TestProfilerStuckDriver(t *testing.T) {
 	own := onGPUs(t)
 	driver := strings.TrimPrefix(own[slices.IndexFunc(own, func(v string) bool { return strings.HasPrefix(v, cuda.EnvLibrary+"=") })], cuda.EnvLibrary+"=")
 	stuck := shared(t, "stuck.c", "libstuck.so", "-Wl,--no-as-needed", driver, "-Wl,-rpath,"+filepath.Dir(driver), "-lpthread", "-ldl")
-	_, files := profiledProgram(t, "profiled_stuck.c", append(own, cuda.EnvLibrary+"="+stuck), "NCCL_PROFILER_PLUGIN="+shared(t, "profiler.c", "libprofiler.so"))
+	_, files := profiledProgram(t, "profiled_stuck.c", 2, append(own, cuda.EnvLibrary+"="+stuck), "NCCL_PROFILER_PLUGIN="+shared(t, "profiler.c", "libprofiler.so"))
 	for _, file := range files {
 		if comms, events := heard(t, file); len(comms) != 1 || len(events) == 0 { // all have no name
 			t.Errorf("%d events of communicators %v", len(events), comms)
 		}
+	}
+}
+
+// Communicators that come of one by shrinking have ids of their own, the same on all their ranks, though these have not
+// shrunk as often. Hosts are those of the set-up.
+func TestProfilerIDs(t *testing.T) {
+	own := environ(t, "MSCCLPP_TRANSPORTS=shm,tcp", "NCCL_PROFILER_PLUGIN="+shared(t, "profiler.c", "libprofiler.so"))
+	_, files := profiledProgram(t, "profiled_shrunk.c", 3, own)
+	ids, ranks := map[string]string{}, map[string]int{}
+	for _, file := range files {
+		comms, _ := heard(t, file)
+		for name, c := range comms {
+			if id, there := ids[name]; there && id != c["id"] {
+				t.Errorf("%s has ids %s and %s", name, id, c["id"])
+			}
+			if name == "world" && c["nodes"] != "2" || name == "second" && c["nodes"] != "1" { // rank 2 is on a host of its own
+				t.Errorf("%s is on %s hosts", name, c["nodes"])
+			}
+			ids[name] = c["id"]
+			ranks[name]++
+		}
+	}
+	different := map[string]bool{}
+	for _, id := range ids {
+		different[id] = true
+	}
+	if want := map[string]int{"world": 3, "first": 2, "second": 2, "third": 2, "part": 2}; len(different) != len(want) || !maps.Equal(ranks, want) {
+		t.Errorf("communicators %v with ids %v", ranks, ids)
 	}
 }
 

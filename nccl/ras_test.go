@@ -389,6 +389,16 @@ func TestRASIsNoFailure(t *testing.T) {
 	}
 }
 
+// Without a network interface no rank has a service for the others, nor a token. They are not taken for this process.
+func TestRASWithoutTokens(t *testing.T) {
+	ranks := obey(t, 2, func(rank int) []string { return append(ownPort(rank), "NCCL_OOB_NET_IFNAME=nowhere") })
+	everyone(t, ranks, "init")
+	r := askJSON(t, ranks[0].service(t), 20)
+	if c := r.Communicators[0]; c.Count != 1 || c.Missing != 1 || !c.MissingRanks[0].Status.Unresponsive || c.MissingRanks[0].Pid != ranks[1].command.Process.Pid {
+		t.Errorf("%+v", r)
+	}
+}
+
 // Clients that ask all the time, say nonsense, nothing, or too much, and strangers at the port for other processes do not disturb a job.
 func TestRASDoesNotDisturb(t *testing.T) {
 	ranks := obey(t, 2, ownPort)

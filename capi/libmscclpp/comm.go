@@ -17,6 +17,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/capi/internal/handles"
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/internal/fastpath"
 	"github.com/mscclpp-go/mscclpp/internal/lastwords"
@@ -128,8 +129,10 @@ func (p *parts) query(property string) (string, error) {
 		return strconv.FormatUint(fastpath.Of(p.world).Calls(), 10), nil
 	case "host":
 		return p.world.HostOf(p.world.Rank()), nil
+	case "host.id":
+		return bootstrap.HostID(p.job.Boot), nil
 	}
-	return "", fmt.Errorf("%w: comm query: property %q: expected device, device.name, transports, shared, name, host, calls.repeated or algorithms.COLLECTIVE", framework.ErrInvalid, property)
+	return "", fmt.Errorf("%w: comm query: property %q: expected device, device.name, transports, shared, name, host, host.id, calls.repeated or algorithms.COLLECTIVE", framework.ErrInvalid, property)
 }
 
 // exchangeMost bounds what a rank gives in an exchange: it is for agreements, and not for data.

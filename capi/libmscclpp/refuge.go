@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -70,7 +71,12 @@ func listenBeside(ctx context.Context, address string) (*net.TCPListener, bootst
 
 // place is this rank's place in the job of the ranks that are left.
 func (r *refuge) place(left []int, me int) (*setup.Place, error) {
-	p := &setup.Place{ID: r.ids[left[0]], Rank: slices.Index(left, me), Size: len(left)}
+	var name []byte
+	for _, rank := range left {
+		name = binary.AppendUvarint(name, uint64(rank))
+	}
+	// One of these ranks may be in another such job, with ranks that were excluded here.
+	p := &setup.Place{ID: r.ids[left[0]].Successor(name), Rank: slices.Index(left, me), Size: len(left)}
 	if p.Rank > 0 {
 		return p, nil
 	}

@@ -73,7 +73,7 @@ func (c *caller) findRoot(ctx context.Context) (*net.TCPConn, error) {
 			if last == nil || !over(ctx) { // an attempt cut short says less
 				last = err
 			}
-			if !retry(err) && (len(c.cfg.ID.Addresses()) > 0 || !busy(err)) {
+			if !retry(err) && (len(c.cfg.ID.Addresses()) > 0 && c.cfg.ID[6]&idSuccessor == 0 || !busy(err)) {
 				return failed(err)
 			}
 			switch {

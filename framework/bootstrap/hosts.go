@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"strings"
@@ -29,6 +30,9 @@ func hostHash(configured string) ([16]byte, error) {
 	sum := sha256.Sum256([]byte(text))
 	return [16]byte(sum[:]), nil
 }
+
+// HostID returns what stands for the host of a rank.
+func HostID(t *TCP) string { return hex.EncodeToString(t.self.host[:]) }
 
 // findHostMates finds out to which ranks descriptors can travel: those that claim
 // to be on this host and have, as this rank has, exchanged a descriptor with the

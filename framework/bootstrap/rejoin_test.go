@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -302,4 +303,88 @@ func TestRootOfAnEarlierJobEndsWithoutAnAnswer(t *testing.T) {
 		ranks = append(ranks, j.b)
 	}
 	closeAll(ranks)
+}
+
+// Jobs that come of one id, at one address: a rank that comes early for its own does not get into another, waits while that is
+// there, and meets its own behind it.
+func TestSuccessors(t *testing.T) {
+	t.Parallel()
+	l, id, err := Listen(bounded(t, time.Minute), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	at := func(name string, rank int) Config {
+		c := Config{Rank: rank, Size: 2, ID: id.Successor([]byte(name))}
+		if rank == 0 {
+			f, err := l.File()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if c.Listener, err = net.FileListener(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return c
+	}
+	if a, b := id.Successor([]byte("a")), id.Successor([]byte("b")); a.Validate() != nil || a.Job() == b.Job() || a.Job() == id.Job() || a != id.Successor([]byte("a")) {
+		t.Errorf("successors %v and %v of %v", a.LogValue(), b.LogValue(), id.LogValue())
+	}
+	for _, early := range []string{"b", "a"} { // another job, and the same one once more
+		type end struct {
+			b   *TCP
+			err error
+		}
+		came := make(chan end, 1)
+		come := func(c Config) {
+			b, err := Join(bounded(t, time.Minute), c)
+			came <- end{b, err}
+		}
+		first := make(chan end, 2)
+		for r := range 2 {
+			c := at("a", r)
+			go func() {
+				b, err := Join(bounded(t, time.Minute), c)
+				first <- end{b, err}
+			}()
+			if r == 0 && early == "b" {
+				go come(at(early, 1))
+			}
+		}
+		var job []*TCP
+		for range 2 {
+			e := <-first
+			if e.err != nil {
+				t.Fatal(e.err)
+			}
+			if err := e.b.Err(); err != nil {
+				t.Fatal(err)
+			}
+			job = append(job, e.b)
+		}
+		var leave sync.WaitGroup
+		for _, b := range job {
+			leave.Go(func() {
+				if err := Barrier(bounded(t, time.Minute), b, 1); err != nil {
+					t.Error(err)
+				}
+				_ = b.Close()
+			})
+		}
+		if early == "a" {
+			go come(at(early, 1))
+		}
+		leave.Wait()
+		b, err := Join(bounded(t, time.Minute), at(early, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := <-came
+		if e.err != nil {
+			t.Fatal(e.err)
+		}
+		_ = e.b.Close()
+		_ = b.Close()
+	}
 }

@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -33,9 +34,8 @@ const (
 	idPrefix    = "mscclpp1-" // of the text form, with its version
 	idAddresses = 3
 
-	// idListening: rank 0 has listened since before the id was given to any rank, so a refused
-	// connection means that it has gone.
-	idListening = 1
+	// idListening: rank 0 has listened since before the id was given out, so one that refuses has gone. idSuccessor: see Successor.
+	idListening, idSuccessor = 1, 4 // 2: a meeting place
 )
 
 // NewUniqueID makes an id for rank 0 at the given addresses, best first.
@@ -69,6 +69,15 @@ func (id UniqueID) Listening() UniqueID {
 }
 
 func (id UniqueID) isListening() bool { return id[6]&idListening != 0 }
+
+// Successor returns the id of one of several jobs that are at the addresses one after another. Ranks that find one with
+// another name there, or one that ends, wait for theirs.
+func (id UniqueID) Successor(name []byte) UniqueID {
+	sum := sha256.Sum256(append(id[8:24:24], name...))
+	copy(id[8:24], sum[:])
+	id[6] |= idSuccessor
+	return id.sealed()
+}
 
 // ParseUniqueID reads the text form.
 func ParseUniqueID(s string) (UniqueID, error) {

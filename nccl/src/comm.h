@@ -22,6 +22,7 @@ struct redop {
 struct ncclComm {
   atomic_uint alive;     /* ALIVE, or anything else */
   atomic_int users;      /* calls inside; the last one to leave frees a handle that was given up */
+  /* What follows is zeroed when a handle is taken; whoever looks at all handles may count as a user of this one meanwhile. */
   atomic_int state;      /* ncclInProgress while something runs in the background; Success; or why calls fail */
   atomic_int given_up;   /* Destroy or Abort was called */
   atomic_int finalized, revoked;
@@ -30,12 +31,15 @@ struct ncclComm {
   _Atomic(const char*) doing; /* what runs in the background */
   _Atomic(void*) inner;  /* the communicator of libmscclpp */
   _Atomic(ncclComm_t) parent; /* of which it is made, until that has ended */
+  atomic_int known;      /* rank, nranks and id are there, and stay: others may look at them */
   int rank, nranks;
   _Atomic(struct peer*) peers; /* the processes of the ranks; NULL while they are not known */
   _Atomic(uint64_t) counts[COUNTED]; /* collectives that were called, by enum door_kind; written by one thread at a time */
   _Atomic(struct profile*) profile; /* a profiler's part; NULL: there is none */
-  _Atomic(uint64_t) splits; /* communicators that were split off */
+  _Atomic(uint64_t) splits, shrinks; /* communicators that were made of it */
   int device;            /* ordinal of CUDA; -1: host memory */
+  int nvml;              /* its number on this machine, for logs and reports */
+  uint64_t bus;          /* where it is on the bus */
   int blocking;
   uint64_t family;       /* communicators that share their resources, and so their abort */
   struct registration* registrations;
@@ -57,6 +61,9 @@ enum { ALIVE = 0x6d736363 };
 /* comm_new takes a handle; NULL if memory is short. */
 ncclComm_t comm_new(void);
 
+/* comm_on sets the device, and what others want to know of it: no thread asks the driver for it later. */
+void comm_on(ncclComm_t comm, int device);
+
 /* comm_enter checks a handle for a call and keeps it until comm_leave. Calls that move data or
  * make communicators need one that is ready; others say what they can live with. */
 enum comm_need { NEED_READY, NEED_ALIVE };
@@ -69,7 +76,7 @@ int comm_take(ncclComm_t comm);
 /* comm_give_up ends a handle that was taken: no later call can enter it. */
 void comm_give_up(ncclComm_t comm);
 
-/* comms_each calls f for every handle that has not ended, and keeps it meanwhile. */
+/* comms_each calls f for every handle that has not ended, and keeps it meanwhile. It may not be known yet. */
 void comms_each(void (*f)(ncclComm_t comm, void* with), void* with);
 
 /* count_call counts a collective; one thread at a time calls. Messages have no counts: the ranks' would differ. */

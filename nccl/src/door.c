@@ -183,6 +183,10 @@ static ncclResult_t store(void* memory, size_t offset, const void* bytes, size_t
 
 static void store_free(void* memory) { (void)lib.memory_free(memory); }
 
+static void host(void* comm, char* text, size_t size) {
+  if (lib.comm_query(comm, "host.id", text, &size) != MSCCLPP_SUCCESS) *text = 0;
+}
+
 static int shared(void* comm) {
   char text[8] = "";
   size_t room = sizeof text;
@@ -204,7 +208,7 @@ static ncclResult_t failed(void* comm) { return result(lib.comm_status(comm)); }
 static const char* error(void) { return lib.last_error(); }
 
 static const struct door functions = {create, join, split, shrink, place, exchange, call, group,
-                                     window_open, window_close, store_new, store, store_free, shared, close_comm, abort_comm, settle, failed, error};
+                                     window_open, window_close, store_new, store, store_free, host, shared, close_comm, abort_comm, settle, failed, error};
 static const struct door* opened;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 

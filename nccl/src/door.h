@@ -72,6 +72,7 @@ struct door {
   ncclResult_t (*store_new)(void* comm, size_t bytes, void** memory, void** at); /* zeroed, on the device */
   ncclResult_t (*store)(void* memory, size_t offset, const void* bytes, size_t n);
   void (*store_free)(void* memory);
+  void (*host)(void* comm, char* text, size_t size); /* what stands for this rank's host; "" if it is not known */
   int (*shared)(void* comm); /* kernels reach the memory of all ranks */
   ncclResult_t (*close)(void* comm);
   void (*abort)(void* comm, const char* why); /* takes no lock that a call holds, and waits for nobody */

@@ -1,12 +1,14 @@
 /* Handles of communicators: a region of memory that stays mapped. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "comm.h"
+#include "cuda.h"
 #include "door.h"
 #include "fallback.h"
 #include "fork.h"
@@ -42,14 +44,20 @@ ncclComm_t comm_new(void) {
   if (c == NULL) return NULL;
   static atomic_uint_fast64_t families;
   struct redop* redops = c->redops;
-  memset(c, 0, sizeof *c);
+  memset(&c->state, 0, sizeof *c - offsetof(struct ncclComm, state));
   c->redops = redops;
   if (redops) memset(redops, 0, REDOPS * sizeof *redops);
   c->family = atomic_fetch_add(&families, 1);
   atomic_store(&c->state, ncclInProgress);
-  atomic_store(&c->users, 1); /* of whoever makes it; comm_give_up takes it away */
+  atomic_fetch_add(&c->users, 1); /* of whoever makes it; comm_give_up takes it away */
   atomic_store_explicit(&c->alive, ALIVE, memory_order_release);
   return c;
+}
+
+void comm_on(ncclComm_t c, int device) {
+  c->device = device;
+  c->nvml = cuda_nvml(device);
+  c->bus = cuda_bus(device);
 }
 
 static void release(ncclComm_t c) {

@@ -34,7 +34,7 @@ static void say_init(ncclComm_t c, const char* state) {
   if (!log_shown(LOG_INFO, SUB_INIT)) return;
   const char* function = atomic_load(&c->doing);
   log_info(SUB_INIT, c->device, "%s comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %llx commId 0x%llx - Init %s", function ? function : "ncclCommInitRank", (void*)c, c->rank,
-           c->nranks, c->device, cuda_nvml(c->device), (unsigned long long)cuda_bus(c->device), (unsigned long long)c->id, state);
+           c->nranks, c->device, c->nvml, (unsigned long long)c->bus, (unsigned long long)c->id, state);
 }
 
 ncclResult_t comm_unmade(ncclComm_t c, ncclResult_t r, const char* what) {
@@ -50,7 +50,7 @@ ncclResult_t comm_meet(ncclComm_t c, void* inner, int joined, const char* what) 
   atomic_store(&c->inner, inner); /* from here on, an abort ends the waits */
   if (comm_aborted(c)) d->abort(inner, "ncclCommAbort");
   ncclResult_t r = joined ? ncclSuccess : d->join(inner);
-  if (r == ncclSuccess) r = d->place(inner, &c->rank, &c->nranks);
+  if (r == ncclSuccess && !atomic_load(&c->known)) r = d->place(inner, &c->rank, &c->nranks);
   int met = r == ncclSuccess; /* what fails after that has its text */
   if (r == ncclSuccess) r = peers_exchange(c);
   if (r == ncclSuccess) r = fallback_join(c);
@@ -104,8 +104,9 @@ static ncclResult_t init_rank(ncclComm_t* out, int nranks, const ncclUniqueId* i
   }
   c->rank = rank;
   c->nranks = nranks;
-  c->device = device;
+  comm_on(c, device);
   c->id = hash_bytes(id->internal, sizeof id->internal);
+  atomic_store_explicit(&c->known, 1, memory_order_release);
   atomic_store(&c->doing, function);
   ncclResult_t r = config_take(c, config, NULL);
   if (r != ncclSuccess) {
@@ -234,7 +235,7 @@ static ncclResult_t run_split(struct work* w) {
   if (inner) r = comm_meet(w->comm, inner, 1, "ncclCommSplit : ");
   if (inner && r == ncclSuccess) {
     log_info(SUB_INIT, w->comm->device, "ncclCommSplit comm %p rank %d nranks %d cudaDev %d nvmlDev %d busId %llx parent %p splitCount %llu color %d key %d - Init COMPLETE", (void*)w->comm, rank,
-             size, w->comm->device, cuda_nvml(w->comm->device), (unsigned long long)cuda_bus(w->comm->device), (void*)w->parent, (unsigned long long)nth + 1, s->color, s->key);
+             size, w->comm->device, w->comm->nvml, (unsigned long long)w->comm->bus, (void*)w->parent, (unsigned long long)nth + 1, s->color, s->key);
   }
   return r;
 }
@@ -267,7 +268,7 @@ EXPORT(ncclResult_t, CommSplit, ncclComm_t comm, int color, int key, ncclComm_t*
   else if (c == NULL)
     r = fail(ncclSystemError, "ncclCommSplit : out of memory");
   if (r == ncclSuccess) {
-    c->device = comm->device;
+    comm_on(c, comm->device);
     r = config_take(c, config, comm);
     if (r == ncclSuccess && c->config.splitShare == 1) c->family = comm->family;
     if (r != ncclSuccess) comm_give_up(c);

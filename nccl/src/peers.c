@@ -2,7 +2,6 @@
 #include "peers.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,19 +11,17 @@
 #include "log.h"
 #include "ras.h"
 
-/* host_hash stands for this machine: for the boot of its kernel, which containers share. */
-static uint64_t host_hash(void) {
-  char text[64] = "";
-  int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
-  if (fd >= 0) close(fd);
-  return hash_bytes(text, n > 0 ? (size_t)n : 0);
-}
+static _Atomic(uint64_t) this_host; /* 0: no communicator has found out */
+
+uint64_t peers_this_host(void) { return atomic_load(&this_host); }
 
 ncclResult_t peers_exchange(ncclComm_t c) {
-  struct peer mine = {.host = host_hash(), .pid = (int32_t)getpid()};
-  struct peer* all = calloc((size_t)c->nranks, sizeof *all);
   const struct door* d = door_opened();
+  char host[64];
+  d->host(atomic_load(&c->inner), host, sizeof host);
+  struct peer mine = {.id = c->id, .host = hash_bytes(host, strlen(host)), .pid = (int32_t)getpid()};
+  struct peer* all = calloc((size_t)c->nranks, sizeof *all);
+  atomic_store(&this_host, mine.host);
   ras_describe(&mine);
   if (all == NULL) return fail(ncclSystemError, "out of memory for what %d ranks say of their processes", c->nranks);
   ncclResult_t r = ncclSuccess;
@@ -36,7 +33,9 @@ ncclResult_t peers_exchange(ncclComm_t c) {
     free(all);
     return fail(r, "%s", d->error());
   }
+  if (!atomic_load(&c->known)) c->id = all[0].id;
   atomic_store_explicit(&c->peers, all, memory_order_release);
+  atomic_store_explicit(&c->known, 1, memory_order_release);
   return r;
 }
 

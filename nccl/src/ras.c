@@ -118,7 +118,7 @@ static int equal(const uint8_t* a, const uint8_t* b, size_t n) {
 static void answer(int fd) {
   struct ras_question q;
   struct ras_state s = {0};
-  if (ras_move(fd, &q, sizeof q, 0, ras_now() + 2000) != 1 || memcmp(q.magic, RAS_ASKS, sizeof q.magic) != 0 || !equal(q.token, token, sizeof token)) return;
+  if (ras_move(fd, &q, sizeof q, 0, ras_now() + 2000) != 1 || memcmp(q.magic, RAS_ASKS, sizeof q.magic) != 0 || !serves || !equal(q.token, token, sizeof token)) return;
   if (ras_own(&s, 1)) {
     struct ras_answer a = {.ranks = (uint32_t)s.nranks, .size = sizeof *s.ranks};
     memcpy(a.magic, RAS_SAYS, sizeof a.magic);
@@ -270,6 +270,16 @@ static void start(void) {
 void ras_start(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, start);
+}
+
+int ras_serves(const struct peer* p) {
+  static const uint8_t none[PEER_TOKEN];
+  return memcmp(p->token, none, sizeof none) != 0;
+}
+
+int ras_is_self(const struct peer* p) {
+  if (serves || ras_serves(p)) return serves && memcmp(p->token, token, sizeof token) == 0;
+  return p->host == peers_this_host() && p->pid == (int32_t)getpid();
 }
 
 void ras_describe(struct peer* p) {

@@ -22,6 +22,12 @@ void ras_start(void);
 /* ras_describe adds to a process's description where its service answers other processes. */
 void ras_describe(struct peer* p);
 
+/* ras_serves reports whether a process has a service that answers others: one that has none has no token either. */
+int ras_serves(const struct peer* p);
+
+/* ras_is_self reports whether a process is this one. */
+int ras_is_self(const struct peer* p);
+
 /* Around a fork: the child closes what the service has open. */
 void ras_before_fork(void);
 void ras_in_parent(void);

@@ -53,10 +53,10 @@ struct walk {
 
 static void note(ncclComm_t c, void* with) {
   struct walk* w = with;
+  if (!atomic_load_explicit(&c->known, memory_order_acquire)) return; /* its ranks have not met */
   const struct peer* peers = atomic_load_explicit(&c->peers, memory_order_acquire);
   int state = atomic_load(&c->state);
-  struct ras_rank r = {.id = c->id, .rank = c->rank, .nranks = c->nranks, .device = c->device < 0 ? 0 : c->device, .pid = (int32_t)getpid(), .nvml = cuda_nvml(c->device)};
-  if (c->nranks == 0) return; /* a split that has not told this rank its place */
+  struct ras_rank r = {.id = c->id, .rank = c->rank, .nranks = c->nranks, .device = c->device < 0 ? 0 : c->device, .pid = (int32_t)getpid(), .nvml = c->nvml};
   if (peers == NULL && state != ncclSuccess)
     r.init = state;
   else if (state != ncclSuccess && state != ncclInProgress)
@@ -89,14 +89,11 @@ static int by_token(const void* a, const void* b) {
 
 /* find_peers lists each other process once that has a service. */
 static int find_peers(struct ras_state* s) {
-  static const uint8_t none[PEER_TOKEN];
-  struct peer self = {0};
-  ras_describe(&self);
   if (s->nmembers) qsort(s->members, s->nmembers, sizeof *s->members, by_token);
   for (size_t i = 0; i < s->nmembers; i++) {
     const struct peer* p = &s->members[i].peer;
     if (i > 0 && memcmp(p->token, s->members[i - 1].peer.token, PEER_TOKEN) == 0) continue;
-    if (memcmp(p->token, none, sizeof none) == 0 || memcmp(p->token, self.token, PEER_TOKEN) == 0) continue;
+    if (!ras_serves(p) || ras_is_self(p)) continue;
     if (!add_peer(s, p)) return 0;
   }
   if (s->nmembers) qsort(s->members, s->nmembers, sizeof *s->members, by_member);

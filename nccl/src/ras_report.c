@@ -100,7 +100,6 @@ static int compare_member(const void* key, const void* member) {
 
 int ras_missing(const struct ras_state* s, const struct ras_comm* c, int from, struct ras_missing* out) {
   struct ras_member key = {.id = c->id};
-  struct peer self = {0};
   for (int rank = from; rank < c->nranks; rank++) {
     int low = 0, high = c->n;
     while (low < high) { /* the ranks are in order */
@@ -114,10 +113,9 @@ int ras_missing(const struct ras_state* s, const struct ras_comm* c, int from, s
     key.rank = rank;
     const struct ras_member* m = s->nmembers ? bsearch(&key, s->members, s->nmembers, sizeof key, compare_member) : NULL;
     *out = (struct ras_missing){.rank = rank, .peer = m ? &m->peer : NULL, .unresponsive = 1};
-    ras_describe(&self);
-    if (m && memcmp(m->peer.token, self.token, sizeof self.token) == 0) out->unresponsive = 0; /* it is in this process */
+    if (m && ras_is_self(&m->peer)) out->unresponsive = 0;
     for (size_t p = 0; m && p < s->npeers; p++)
-      if (memcmp(s->peers[p].peer.token, m->peer.token, sizeof self.token) == 0) {
+      if (memcmp(s->peers[p].peer.token, m->peer.token, PEER_TOKEN) == 0) {
         out->unresponsive = !s->peers[p].answered;
         out->dead = s->peers[p].dead;
       }

@@ -7,8 +7,12 @@
 #include "export.h"
 #include "fork.h"
 #include "group.h"
+#include "hash.h"
 #include "log.h"
 #include "watch.h"
+
+/* No color of a split: their ids are made of those. */
+enum { SHRUNK = -2 };
 
 struct shrink {
   struct work work; /* first: they are the same address */
@@ -24,6 +28,8 @@ static ncclResult_t run_shrink(struct work* w) {
   void* inner = NULL;
   ncclResult_t r = d->shrink(atomic_load(&parent->inner), s->excluded, (size_t)s->count, s->flags & NCCL_SHRINK_ABORT, &inner);
   if (r != ncclSuccess) return comm_unmade(c, r, "ncclCommShrink : ");
+  /* Ranks that stay need not have shrunk as often: that of the first one counts, which is rank 0. */
+  c->id = hash_bytes(&(uint64_t[]){parent->id, (uint64_t)parent->rank, SHRUNK, atomic_fetch_add(&parent->shrinks, 1)}, 32);
   if ((r = comm_meet(c, inner, 0, "ncclCommShrink : ")) != ncclSuccess) return r;
   log_info(SUB_INIT, c->device, "ncclCommShrink comm %p rank %d nranks %d cudaDev %d parent %p - Init COMPLETE", (void*)c, c->rank, c->nranks, c->device, (void*)parent);
   return ncclSuccess;
@@ -81,7 +87,7 @@ EXPORT(ncclResult_t, CommShrink, ncclComm_t comm, int* exclude, int count, ncclC
   if (r == ncclSuccess && ((s = calloc(1, sizeof *s + (size_t)count * sizeof(int))) == NULL || (c = comm_new()) == NULL))
     r = fail(ncclSystemError, "ncclCommShrink : out of memory");
   if (r == ncclSuccess) {
-    c->device = comm->device;
+    comm_on(c, comm->device);
     r = config_take(c, config, comm);
     if (r != ncclSuccess) comm_give_up(c);
   }
@@ -90,7 +96,6 @@ EXPORT(ncclResult_t, CommShrink, ncclComm_t comm, int* exclude, int count, ncclC
     comm_leave(comm);
     return group_end(r);
   }
-  c->id = comm->id + 1; /* the same on all ranks that stay */
   atomic_store(&c->parent, comm);
   s->work = (struct work){.comm = c, .parent = comm, .run = run_shrink, .done = shrink_done};
   s->out = newcomm;
