@@ -76,7 +76,7 @@ func compile(t *testing.T, files ...string) string {
 	lib := filepath.Join(installed(t), "lib")
 	out := filepath.Join(t.TempDir(), "program")
 	args := append([]string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-pthread", "-I.", "-o", out}, files...)
-	if text, err := exec.Command("cc", append(args, "-L"+lib, "-lmscclpp", "-Wl,-rpath,"+lib)...).CombinedOutput(); err != nil {
+	if text, err := exec.Command("cc", append(args, "-L"+lib, "-lmscclpp", "-lm", "-Wl,-rpath,"+lib)...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	return out
@@ -286,7 +286,7 @@ func TestClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for part, ranks := range map[string]int{"collectives": 3, "channels": 2, "executors": 2, "registered": 2} {
+	for part, ranks := range map[string]int{"collectives": 3, "channels": 2, "executors": 2, "registered": 2, "rows": 3} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			env := []string{"MSCCLPP_TRANSPORT__SHM__IMAGES=" + collectivetest.HostImages(t), "PLAN=" + plan}

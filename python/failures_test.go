@@ -38,17 +38,26 @@ func TestUncaughtException(t *testing.T) {
 	}
 }
 
-// A rank that is killed ends the fused all-reduce and norm of the others, who learn whom they have lost.
-func TestKilledInFusedNorm(t *testing.T) {
+// A rank that is killed ends the operators of the others, the fused all-reduce and norm, dispatch and combine, who learn within seconds whom
+// they have lost.
+func TestKilledInOperators(t *testing.T) {
 	p := newest(t, "nothing else", anyPython)
-	text, err := run(t, p, 3, nil, "tests/failures.py", "killed_in_norm")
-	if err == nil {
-		t.Error("the job has succeeded")
-	}
-	for _, want := range []string{"rank 0 is done\n", "rank 2 is done\n"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is missing:\n%s", want, text)
-		}
+	for _, scene := range []string{"killed_in_norm", "killed_in_dispatch", "killed_in_combine"} {
+		t.Run(scene, func(t *testing.T) {
+			began := time.Now()
+			text, err := run(t, p, 3, nil, "tests/failures.py", scene)
+			if err == nil {
+				t.Error("the job has succeeded")
+			}
+			for _, want := range []string{"rank 0 is done\n", "rank 2 is done\n"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("%q is missing:\n%s", want, text)
+				}
+			}
+			if took := time.Since(began); took > 20*time.Second { // a rank that waits for one that is gone reports after 30
+				t.Errorf("it took %v", took)
+			}
+		})
 	}
 }
 

@@ -22,7 +22,7 @@ int main(int argc, char **argv) {
                {"threads", threads}, {"collectives", collectives}, {"aborts", aborts},
                {"channels", channels}, {"device", device},   {"proxies", proxies},
                {"plans", plans}, {"executors", executors}, {"registered", registered}, {"traced", traced}, {"spinning", spinning},
-               {"repeated", repeated}, {"interrupted", interrupted}, {"kernels", kernels},
+               {"repeated", repeated}, {"interrupted", interrupted}, {"kernels", kernels}, {"rows", rows},
                {"makes_ids", makes_ids}, {"joins_by_id", joins_by_id}};
   size_t i;
   for (i = 0; i < sizeof parts / sizeof parts[0]; i++) {

@@ -30,5 +30,6 @@ void spinning(void);
 void repeated(void);
 void interrupted(void);
 void kernels(void);
+void rows(void);
 void makes_ids(void);
 void joins_by_id(void);

@@ -80,6 +80,45 @@ def killed_in_norm():
     waits(calls)
 
 
+def killed_in_dispatch():
+    """Rank 1 is killed while the others wait for its tokens."""
+    killed_in_experts(False)
+
+
+def killed_in_combine():
+    """Rank 1 is killed between dispatch and combine, while the others wait for its sums."""
+    killed_in_experts(True)
+
+
+def killed_in_experts(between):
+    from mscclpp.moe import Experts
+
+    def memory(n, kind):
+        raw = (ctypes.c_byte * (n + 16))()
+        skip = -ctypes.addressof(raw) % 16
+        return memoryview(raw).cast("B")[skip:skip + n].cast(kind)
+
+    tokens, hidden = 2, 8
+
+    def calls(comm):
+        with Experts(comm, tokens, hidden, comm.size) as space:
+            rows = space.local * comm.size * tokens
+            x, chosen, weights = memory(2 * tokens * hidden, "H"), memory(4 * tokens * comm.size, "i"), memory(4 * tokens * comm.size, "f")
+            for i in range(len(chosen)):
+                chosen[i] = i % comm.size  # every rank has rows of every token
+            out, handle = memory(2 * rows * hidden, "H"), memory(space.handle_bytes, "B")
+            results = out, memory(4 * rows, "i"), memory(8 * space.local * comm.size, "q"), memory(4 * space.local, "i"), handle
+            for again in (False, True):
+                if rank == 1 and again and not between:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                space.dispatch(x, chosen, *results, hidden=hidden, top_k=comm.size)
+                if rank == 1 and again:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                space.combine(out, chosen, handle, memory(2 * tokens * hidden, "H"), hidden=hidden, top_k=comm.size, weights=weights)
+
+    waits(calls)
+
+
 def leaves():
     """Rank 1 ends without close: it has left in order, and those that wait for it learn that."""
     global kept
