@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/metrics"
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/sight"
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/config"
@@ -20,6 +21,12 @@ func (a *app) perform(job launch.Job, cfg *config.Effective) error {
 	defer signal.Stop(signals) // the last messages may wait for a reader
 	job.Signals = signals
 	env, most := job.Env, a.maxRestarts()
+	var numbers *metrics.Server
+	defer func() {
+		if err := numbers.Close(); err != nil {
+			fmt.Fprintf(a.reports(), "mscclpp-run: the last metrics are missing: %v\n", err)
+		}
+	}()
 	for turn := 0; ; turn++ {
 		job.Env = env[:len(env):len(env)]
 		if most > 0 {
@@ -32,7 +39,14 @@ func (a *app) perform(job launch.Job, cfg *config.Effective) error {
 			defer hangUp(job.Listener)
 			return a.printJob(&job)
 		}
-		watch, err := sight.Open(cfg.Observe, job.Place.Local, job.Place.Node, a.reports())
+		var err error
+		if turn == 0 {
+			if numbers, err = sight.Metrics(cfg.Observe, a.reports()); err != nil {
+				hangUp(job.Listener)
+				return err
+			}
+		}
+		watch, err := sight.Open(cfg.Observe, numbers, job.Place.Local, job.Place.Node, a.reports())
 		if err != nil {
 			hangUp(job.Listener)
 			return err

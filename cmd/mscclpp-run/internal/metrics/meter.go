@@ -12,11 +12,12 @@ import (
 
 // meter makes numbers of the states and records of the ranks in a memory.
 type meter struct {
-	memory *observe.Memory
+	numbers *numbers
 
 	mu       sync.Mutex
-	numbers  *numbers
+	memory   *observe.Memory // nil: there are no ranks
 	ranks    map[place]*rank
+	newest   map[int]*rank // by region
 	meetings map[meeting][]visit
 }
 
@@ -63,14 +64,27 @@ type visit struct {
 // mostMeetings bounds the calls that wait for the records of other ranks.
 const mostMeetings = 4096
 
-func newMeter(memory *observe.Memory, r prometheus.Registerer) *meter {
-	return &meter{memory: memory, numbers: newNumbers(r), ranks: map[place]*rank{}, meetings: map[meeting][]visit{}}
+func newMeter(r prometheus.Registerer) *meter { return &meter{numbers: newNumbers(r)} }
+
+// follow reads another memory from now on. Gauges are of the ranks that have written last.
+func (m *meter) follow(memory *observe.Memory) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.memory = memory; memory != nil {
+		m.ranks, m.newest, m.meetings = map[place]*rank{}, map[int]*rank{}, map[meeting][]visit{}
+		m.numbers.job.Reset()
+		m.numbers.state.Reset()
+		m.numbers.age.Reset()
+	}
 }
 
 // poll reads what was written since the last time.
 func (m *meter) poll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.memory == nil {
+		return
+	}
 	views := m.memory.Views()
 	here := map[string]int{} // ranks of each communicator
 	all := make([]*rank, len(views))
@@ -83,7 +97,7 @@ func (m *meter) poll() {
 		}
 	}
 	for i, v := range views {
-		m.read(v, all[i], here)
+		m.read(v, all[i], v.Read(&all[i].cursor), here)
 	}
 	if len(m.meetings) > mostMeetings {
 		clear(m.meetings) // records of some ranks were lost
@@ -97,7 +111,10 @@ func (m *meter) state(v *observe.View) *rank {
 	r := m.ranks[at]
 	if r == nil {
 		r = &rank{label: strconv.Itoa(info.Rank), counts: map[int]counts{}, calls: map[int]call{}, taken: map[int]int64{}}
-		m.ranks[at] = r
+		if before := m.newest[v.Region]; before != nil {
+			m.read(v, before, v.Rest(&before.cursor), map[string]int{})
+		}
+		m.ranks[at], m.newest[v.Region] = r, r
 		m.numbers.job.WithLabelValues(info.Job, strconv.Itoa(info.Size), info.Host).Set(1)
 	}
 	if r.info.State != info.State {
@@ -128,8 +145,8 @@ func (m *meter) state(v *observe.View) *rank {
 }
 
 // read takes the new records of a rank.
-func (m *meter) read(v *observe.View, r *rank, here map[string]int) {
-	for _, s := range v.Read(&r.cursor) {
+func (m *meter) read(v *observe.View, r *rank, read []observe.Stretch, here map[string]int) {
+	for _, s := range read {
 		m.numbers.lost.WithLabelValues(r.label).Add(float64(s.Lost))
 		for i := range s.Records {
 			m.take(v, r, s.Ring, &s.Records[i], here)

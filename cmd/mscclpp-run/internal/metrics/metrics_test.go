@@ -45,32 +45,39 @@ func playRanks(t *testing.T, n int) *ranks {
 		}
 		_ = m.Close()
 	})
-	env := func(name string) string {
-		if name == observe.Env {
-			return m.Variable()
-		}
-		return ""
-	}
 	for i := range n {
-		x, err := observe.Open(observe.Facts{
-			Job: "a job", Rank: i, Size: n, Local: i, HostID: "h", Getenv: env, Clock: r.now.Load,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		x.Running()
+		x := r.open(t, i, n)
 		r.all = append(r.all, x)
 		r.boards = append(r.boards, x.Board("world", i, n))
 	}
 	return r
 }
 
-func serve(t *testing.T, r *ranks, address string) *Server {
+func (r *ranks) open(t *testing.T, rank, size int) *observe.Rank {
 	t.Helper()
-	s, err := Serve(address, "", r.memory)
+	env := func(name string) string {
+		if name == observe.Env {
+			return r.memory.Variable()
+		}
+		return ""
+	}
+	x, err := observe.Open(observe.Facts{
+		Job: "a job", Rank: rank, Size: size, Local: rank, HostID: "h", Getenv: env, Clock: r.now.Load,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	x.Running()
+	return x
+}
+
+func serve(t *testing.T, r *ranks, address string) *Server {
+	t.Helper()
+	s, err := Serve(address, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Follow(r.memory)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -257,7 +264,7 @@ func TestAddresses(t *testing.T) {
 	taken := serve(t, r, "0")
 	port := strings.TrimSuffix(strings.TrimPrefix(taken.Address(), "http://"), "/metrics")
 	for _, address := range []string{"nowhere", port, "unix:" + t.TempDir(), "127.0.0.1:99999"} {
-		if s, err := Serve(address, "", r.memory); err == nil {
+		if s, err := Serve(address, ""); err == nil {
 			s.Close()
 			t.Errorf("%s: no error", address)
 		} else if !strings.Contains(err.Error(), "observe.metrics: ") || !strings.Contains(err.Error(), "expected ") {
@@ -281,5 +288,63 @@ func TestNames(t *testing.T) {
 		if !model.LegacyValidation.IsValidMetricName(name) || f.GetHelp() == "" || !strings.HasPrefix(name, "mscclpp_") {
 			t.Errorf("%s: %q", name, f.GetHelp())
 		}
+	}
+}
+
+// Counters go on when all ranks start again in a memory of their own, and when a rank starts again in the region that it had.
+func TestCountersSurviveRestarts(t *testing.T) {
+	r := playRanks(t, 2)
+	s, err := Serve("0", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	leave := s.Follow(r.memory)
+	call := func(r *ranks, n int) {
+		for range n {
+			for _, b := range r.boards {
+				b.Begin(b.Clock(), collective.AllReduce, 4096, "ring")
+			}
+			r.now.Add(1e6)
+			for _, b := range r.boards {
+				b.End()
+			}
+		}
+	}
+	counted := func(want float64) {
+		t.Helper()
+		all := scrape(t, s, text)
+		for _, x := range all["mscclpp_rank_calls_total"].GetMetric() {
+			if x.GetCounter().GetValue() != want {
+				t.Errorf("%v: expected %v calls of each rank", x, want)
+			}
+		}
+		if n := all["mscclpp_call_duration_seconds"].GetMetric()[0].GetHistogram().GetSampleCount(); n != uint64(2*want) {
+			t.Errorf("%d calls in the histogram, expected %v", n, 2*want)
+		}
+	}
+	call(r, 3)
+	counted(3)
+	call(r, 1)
+	s.meter.poll()
+	for i, b := range r.boards { // they start again, in the same regions
+		b.Close()
+		if err := r.all[i].Close(); err != nil {
+			t.Fatal(err)
+		}
+		r.now.Add(1e6)
+		r.all[i] = r.open(t, i, 2)
+		r.boards[i] = r.all[i].Board("world", i, 2)
+	}
+	call(r, 2)
+	counted(6)
+	leave()
+	counted(6)
+	second := playRanks(t, 2)
+	defer s.Follow(second.memory)()
+	call(second, 4)
+	counted(10)
+	if n := len(scrape(t, s, text)["mscclpp_rank_state"].GetMetric()); n != 2 {
+		t.Errorf("states of %d ranks, expected 2", n)
 	}
 }

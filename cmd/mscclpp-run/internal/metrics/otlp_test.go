@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -21,12 +23,12 @@ type receiver struct {
 	*httptest.Server
 	mu      sync.Mutex
 	metrics map[string]*otlp.Metric
-	service string
+	about   map[string]string // the resource
 	wrong   []string
 }
 
 func newReceiver(t *testing.T) *receiver {
-	r := &receiver{metrics: map[string]*otlp.Metric{}}
+	r := &receiver{metrics: map[string]*otlp.Metric{}, about: map[string]string{}}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -61,9 +63,7 @@ func (r *receiver) take(q *http.Request) error {
 	}
 	for _, m := range x.GetResourceMetrics() {
 		for _, a := range m.GetResource().GetAttributes() {
-			if a.GetKey() == "service.name" {
-				r.service = a.GetValue().GetStringValue()
-			}
+			r.about[a.GetKey()] = a.GetValue().GetStringValue()
 		}
 		for _, s := range m.GetScopeMetrics() {
 			for _, f := range s.GetMetrics() {
@@ -77,12 +77,15 @@ func (r *receiver) take(q *http.Request) error {
 // A collector of OpenTelemetry gets what Prometheus gets, at the latest at the end.
 func TestNumbersAreExported(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Bearer me")
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "team=a")
+	t.Setenv("OTEL_SERVICE_NAME", "training")
 	to := newReceiver(t)
 	r := playRanks(t, 2)
-	s, err := Serve("0", to.URL, r.memory)
+	s, err := Serve("0", to.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
+	leave := s.Follow(r.memory)
 	if err := r.memory.Switch(true); err != nil {
 		t.Fatal(err)
 	}
@@ -96,13 +99,20 @@ func TestNumbersAreExported(t *testing.T) {
 		}
 	}
 	scraped := scrape(t, s, text)
+	leave()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	to.mu.Lock()
 	defer to.mu.Unlock()
-	if len(to.wrong) > 0 || to.service != "mscclpp" {
-		t.Errorf("of service %q: %q", to.service, to.wrong)
+	if len(to.wrong) > 0 {
+		t.Errorf("%q", to.wrong)
+	}
+	// Without its host and the process two launchers would add to one series.
+	host, err := os.Hostname()
+	if id := to.about["service.instance.id"]; err != nil || to.about["service.name"] != "training" || to.about["host.name"] != host || to.about["team"] != "a" ||
+		!regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(id) {
+		t.Errorf("resource %v: expected the service of the environment, host %s and an instance", to.about, host)
 	}
 	for name := range scraped {
 		if to.metrics[name] == nil {
@@ -128,11 +138,10 @@ func TestNumbersAreExported(t *testing.T) {
 
 // A collector that is not there does not stop the job: its end says so. Other addresses are refused at once.
 func TestCollectorsThatAreNotThere(t *testing.T) {
-	r := playRanks(t, 1)
 	gone := httptest.NewServer(http.NotFoundHandler())
 	url := gone.URL
 	gone.Close()
-	s, err := Serve("", url, r.memory)
+	s, err := Serve("", url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +152,7 @@ func TestCollectorsThatAreNotThere(t *testing.T) {
 		t.Errorf("%v: expected that nothing was exported", err)
 	}
 	for _, address := range []string{"here", "4318", "ftp://host", "http://", "http://a b"} {
-		if s, err := Serve("0", address, r.memory); err == nil || !strings.Contains(err.Error(), "observe.otlp: invalid: ") {
+		if s, err := Serve("0", address); err == nil || !strings.Contains(err.Error(), "observe.otlp: invalid: ") {
 			t.Errorf("%q: %v: expected that it is refused", address, err)
 			_ = s.Close()
 		}

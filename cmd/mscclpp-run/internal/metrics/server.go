@@ -35,10 +35,10 @@ type Server struct {
 const pollEvery = 5 * time.Millisecond
 
 // Serve answers at an address, as observe.metrics has it, and sends the same numbers to a collector of OpenTelemetry, as observe.otlp
-// has it; either may be empty. The ranks have their states in memory, which stays until Close.
-func Serve(address, otlp string, memory *observe.Memory) (*Server, error) {
+// has it; either may be empty. It counts what the ranks of Follow do, one job after the other.
+func Serve(address, otlp string) (*Server, error) {
 	registry := prometheus.NewRegistry()
-	s := &Server{meter: newMeter(memory, registry), stop: make(chan struct{})}
+	s := &Server{meter: newMeter(registry), stop: make(chan struct{})}
 	var err error
 	if address != "" {
 		if s.listener, err = listen(address); err != nil {
@@ -58,6 +58,19 @@ func Serve(address, otlp string, memory *observe.Memory) (*Server, error) {
 	}
 	s.done.Go(s.read)
 	return s, nil
+}
+
+// Follow counts what the ranks do that have their states in memory, until the function that it returns is called. Counters go on where
+// those of the ranks before them ended.
+func (s *Server) Follow(memory *observe.Memory) (leave func()) {
+	if s == nil {
+		return func() {}
+	}
+	s.meter.follow(memory)
+	return func() {
+		s.meter.poll()
+		s.meter.follow(nil)
+	}
 }
 
 func (s *Server) answer(registry *prometheus.Registry) {
@@ -138,7 +151,6 @@ func (s *Server) Close() error {
 		err = nil
 	}
 	if s.push != nil {
-		s.meter.poll()
 		err = errors.Join(err, s.push.close())
 	}
 	return err

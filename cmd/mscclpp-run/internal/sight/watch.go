@@ -1,7 +1,6 @@
 package sight
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -21,13 +20,13 @@ import (
 
 // Watch looks at the ranks that a launcher starts. The nil Watch looks at none.
 type Watch struct {
-	config  config.Observe
-	node    int
-	report  io.Writer
-	memory  *observe.Memory
-	c       *traces.Collector
-	metrics *metrics.Server
-	failed  *traces.Trace // when the first rank had failed
+	config config.Observe
+	node   int
+	report io.Writer
+	memory *observe.Memory
+	c      *traces.Collector
+	leave  func()        // of the metrics
+	failed *traces.Trace // when the first rank had failed
 
 	stop  chan struct{}
 	group sync.WaitGroup
@@ -35,8 +34,23 @@ type Watch struct {
 	late  map[int]int
 }
 
-// Open makes memory for the ranks of a job. report gets lines for people.
-func Open(cfg config.Observe, ranks, node int, report io.Writer) (*Watch, error) {
+// Metrics serves the metrics of a launcher, also over restarts of its job. Nil: none are wanted. report gets lines for people.
+func Metrics(cfg config.Observe, report io.Writer) (*metrics.Server, error) {
+	if !cfg.Enabled || cfg.Metrics == "" && cfg.OTLP == "" {
+		return nil, nil //nolint:nilnil // all methods accept a nil Server
+	}
+	s, err := metrics.Serve(cfg.Metrics, cfg.OTLP)
+	if err != nil {
+		return nil, err
+	}
+	if at := s.Address(); at != "" {
+		fmt.Fprintf(report, "mscclpp-run: metrics are at %s\n", at)
+	}
+	return s, nil
+}
+
+// Open makes memory for the ranks of a job, whose numbers go to the metrics.
+func Open(cfg config.Observe, numbers *metrics.Server, ranks, node int, report io.Writer) (*Watch, error) {
 	if !cfg.Enabled {
 		return nil, nil //nolint:nilnil // observation is off: all methods accept a nil Watch
 	}
@@ -44,16 +58,7 @@ func Open(cfg config.Observe, ranks, node int, report io.Writer) (*Watch, error)
 	if err != nil {
 		return nil, err
 	}
-	var numbers *metrics.Server
-	if cfg.Metrics != "" || cfg.OTLP != "" {
-		if numbers, err = metrics.Serve(cfg.Metrics, cfg.OTLP, m); err != nil {
-			return nil, errors.Join(err, m.Close())
-		}
-		if at := numbers.Address(); at != "" {
-			fmt.Fprintf(report, "mscclpp-run: metrics are at %s\n", at)
-		}
-	}
-	w := &Watch{metrics: numbers, config: cfg, node: node, report: report, memory: m, c: traces.NewCollector(m), stop: make(chan struct{}), late: map[int]int{}}
+	w := &Watch{leave: numbers.Follow(m), config: cfg, node: node, report: report, memory: m, c: traces.NewCollector(m), stop: make(chan struct{}), late: map[int]int{}}
 	if cfg.Trace == "" {
 		w.c.Summarize()
 	}
@@ -124,9 +129,7 @@ func (w *Watch) Close(r launch.Result) {
 	}
 	close(w.stop)
 	w.group.Wait()
-	if err := w.metrics.Close(); err != nil {
-		fmt.Fprintf(w.report, "mscclpp-run: the last metrics are missing: %v\n", err)
-	}
+	w.leave()
 	if w.config.Trace != "" || w.config.Report {
 		w.c.Stop()
 	}

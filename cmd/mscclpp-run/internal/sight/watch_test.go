@@ -16,7 +16,7 @@ import (
 // The flight record has the last records of a job, both those that the report had already read and dropped, and those that it had not read.
 func TestFlightRecordBesideAReport(t *testing.T) {
 	dir := t.TempDir()
-	w, err := Open(config.Observe{Enabled: true, Report: true, Flight: dir}, 1, 0, io.Discard)
+	w, err := Open(config.Observe{Enabled: true, Report: true, Flight: dir}, nil, 1, 0, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
