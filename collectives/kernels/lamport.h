@@ -69,7 +69,41 @@ struct LamportCarrier {
   }
 };
 
-// LamportLaunch is LLLaunch without what flags need.
+// LamportSum is a Sum of packets. The frequent ones have no NaN but the one that additions make, so pairs are rounded at once.
+template <class T, ReduceOp Op>
+struct LamportSum : Sum<T, Op, typename LamportCarrier<T>::Data> {
+  using Data = typename LamportCarrier<T>::Data;
+
+#if MSCCLPP_TARGET_CUDA
+  MSCCLPP_DEVICE Data result(const mscclpp::detail::Scalars<Accumulator<T>>& s) {
+    if constexpr (Op == kSum && pair_of(T())) {
+      Data d;
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < 4; ++k) d.w[k] = pair(T(), this->acc[2 * k], this->acc[2 * k + 1]);
+      return d;
+    } else {
+      return Sum<T, Op, Data>::result(s);
+    }
+  }
+
+ private:
+  template <class E> MSCCLPP_DEVICE static constexpr bool pair_of(E) { return false; }
+  MSCCLPP_DEVICE static constexpr bool pair_of(f16) { return true; }
+  MSCCLPP_DEVICE static constexpr bool pair_of(bf16) { return true; }
+  MSCCLPP_DEVICE static uint32_t pair(f16, float low, float high) {
+    uint32_t w;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(high), "f"(low));
+    return w;
+  }
+  MSCCLPP_DEVICE static uint32_t pair(bf16, float low, float high) {
+    uint32_t w;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(high), "f"(low));
+    return w;
+  }
+#endif
+};
+
+// LamportLaunch is LLLaunch without what flags need. It knows all addresses before await_previous.
 template <class T, uint32_t kRanks>
 class LamportLaunch : public LLLaunch<LamportCarrier<T>, kRanks> {
  public:
@@ -78,7 +112,33 @@ class LamportLaunch : public LLLaunch<LamportCarrier<T>, kRanks> {
   using Data = typename Carrier::Data;
   using Base::a;
 
-  MSCCLPP_DEVICE LamportLaunch(const LLArgs& args, uint64_t epoch) : Base(args, epoch), expected_(flag_of(epoch)) {}
+  MSCCLPP_DEVICE LamportLaunch(const LLArgs& args, uint64_t epoch) : Base(args, epoch), expected_(flag_of(epoch)), here_(this->slot(a.rank, 0)) {
+    if constexpr (kRanks != 0) {
+      MSCCLPP_UNROLL
+      for (uint32_t k = 1; k < kRanks; ++k) {
+        there_[k] = this->slot(this->peer(k), a.rank);
+      }
+    }
+  }
+
+  // first awaits the launches before, and loads unit u. Branches on all that a whole unit needs stand before that, so
+  // that the compiler has the addresses computed there, too.
+  MSCCLPP_DEVICE Data first(const char* in, uint32_t u, uint64_t bytes, bool aligned) const {
+    bool whole = aligned && Carrier::at(u) + Carrier::kUnit <= bytes;
+    if constexpr (kRanks != 0) {
+      MSCCLPP_UNROLL
+      for (uint32_t k = 1; k < kRanks; ++k) whole = whole && there_[k] != nullptr;
+    }
+    if (whole) {
+      await_previous();
+      return Carrier::scrubbed(load16(in + Carrier::at(u)));
+    }
+#if MSCCLPP_TARGET_CUDA
+    asm volatile("");  // or both branches are one until the wait is over
+#endif
+    await_previous();
+    return Carrier::load(in, u, bytes, aligned);
+  }
 
   // scatter sends each peer p for which wanted(p) holds the data of load(p) as unit u. All loads are under way at once.
   template <class Wanted, class Load>
@@ -91,7 +151,7 @@ class LamportLaunch : public LLLaunch<LamportCarrier<T>, kRanks> {
       }
       MSCCLPP_UNROLL
       for (uint32_t k = 1; k < kRanks; ++k) {
-        if (wanted(this->peer(k))) this->send(this->peer(k), u, d[k]);
+        if (wanted(this->peer(k))) Carrier::send(there_[k], u, d[k], 0);
       }
     } else {
       this->peers([&](uint32_t p) MSCCLPP_LAMBDA {
@@ -99,21 +159,30 @@ class LamportLaunch : public LLLaunch<LamportCarrier<T>, kRanks> {
       });
     }
   }
+  MSCCLPP_DEVICE void send_all(uint32_t u, const Data& d) const {
+    if constexpr (kRanks != 0) {
+      MSCCLPP_UNROLL
+      for (uint32_t k = 1; k < kRanks; ++k) Carrier::send(there_[k], u, d, 0);
+    } else {
+      Base::send_all(u, d);
+    }
+  }
 
-  // take waits for unit u of every peer, puts the sentinel back, and calls use(r, data) for all ranks in order, with own for
-  // this one. All loads of a look are under way at once: a branch between them would wait for each.
+  // take waits for unit u of every peer, and calls use(r, data) for all ranks in order, with own for this one.
+  // All loads of a look are under way at once: a branch between them would wait for each.
   template <class Use>
   MSCCLPP_DEVICE bool take(uint32_t u, const Data& own, Use use) const {
     if constexpr (kRanks != 0) {
       Vec16 got[kRanks];
       WaitSite site{kernel_of(a.signature), kWordPacket, this->peer(1), expected_, &a.state->left};
+      const char* first = packet(0, u);
       const bool ok = wait_brief(a.control, site, [&]() MSCCLPP_LAMBDA {
         if constexpr (kRanks == 2) {
-          got[0] = got[1] = load16_packet(packet(this->peer(1), u));
+          got[0] = got[1] = load16_packet(first + (a.rank ^ 1) * a.slot);
           return Carrier::Packet::arrived(got[0]);
         } else {
           MSCCLPP_UNROLL
-          for (uint32_t r = 0; r < kRanks; ++r) got[r] = load16_packet(packet(r, u));  // nothing comes to the slot of this rank
+          for (uint32_t r = 0; r < kRanks; ++r) got[r] = load16_packet(first + r * a.slot);  // nothing comes to the slot of this rank
           bool all = true;
           MSCCLPP_UNROLL
           for (uint32_t r = 0; r < kRanks; ++r) {
@@ -126,42 +195,43 @@ class LamportLaunch : public LLLaunch<LamportCarrier<T>, kRanks> {
       });
       if (!ok) return false;
       MSCCLPP_UNROLL
-      for (uint32_t k = 1; k < kRanks; ++k) clear_sentinel(packet(this->peer(k), u));
-      MSCCLPP_UNROLL
       for (uint32_t r = 0; r < kRanks; ++r) use(r, r == a.rank ? own : Data{{got[r].x, got[r].y, got[r].z, got[r].w}});
       return true;
     } else {
-      return this->each(u, own, [](uint32_t) MSCCLPP_LAMBDA { return true; }, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA {
-        if (r != a.rank) clear_sentinel(packet(r, u));
-        use(r, d);
-      });
+      return this->each(u, own, [](uint32_t) MSCCLPP_LAMBDA { return true; }, use);
     }
   }
 
+  // put_back puts the sentinel back where unit u of every peer was taken. It may follow the result: only the next launch but one
+  // needs it.
+  MSCCLPP_DEVICE void put_back(uint32_t u) const {
+    this->peers([&](uint32_t p) MSCCLPP_LAMBDA { clear_sentinel(packet(p, u)); });
+  }
+
  private:
-  // Where unit u of a peer lies here.
-  MSCCLPP_DEVICE char* packet(uint32_t from, uint32_t u) const { return this->slot(a.rank, from) + Carrier::at(u); }
+  // Where unit u of a rank lies here.
+  MSCCLPP_DEVICE char* packet(uint32_t from, uint32_t u) const { return here_ + from * a.slot + Carrier::at(u); }
 
   const uint32_t expected_;
+  char* here_;
+  char* there_[kRanks != 0 ? kRanks : 1];  // where packets go, by the distance of the peer
 };
 
-// lamport_begin is the begin of ll.h for a launch that has one epoch, of this area. False: leave.
+// lamport_begin is the begin of ll.h for a launch that has one epoch, of this area. False: leave. Else the launch calls
+// await_previous as soon as it knows what it will load and where to send that: what this takes is over when the launches before end.
 MSCCLPP_DEVICE bool lamport_begin(const LLArgs& a, uint64_t& epoch) {
-  const auto take = [&]() MSCCLPP_LAMBDA {
-    if (a.count == 0) return;
+  if (a.check == kCheckCompare) {
+    await_previous();
+    if (!agree(a)) return false;
+  }
+  if (a.count != 0) {
     constexpr uint32_t kOwnWord = 8;  // of the line of lines
     const uint64_t others = grid_dim() - 1;
     uint64_t word = 0;
     if (thread_id() == 0) word = fetch_add_relaxed_device(&a.state->epochs[kLineArea][kOwnWord], block_id() < others ? 1 : kEpoch - others);
     epoch = block_share(word) / kEpoch + 1;
-  };
-  const bool compare = a.check == kCheckCompare;
-  if (!compare) take();
-  if (a.release == kReleaseAtOnce && !compare) release_next();
-  await_previous();
-  if (!compare) return true;
-  if (!agree(a)) return false;
-  take();
+  }
+  if (a.release == kReleaseAtOnce && a.check != kCheckCompare) release_next();
   return true;
 }
 
@@ -176,8 +246,8 @@ MSCCLPP_DEVICE void lamport_allreduce(const LLArgs& a, uint64_t epoch) {
   const bool whole = C::aligned(in), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
   const LamportLaunch<T, N> ll(a, epoch);
-  if (units == 0) return;
-  const Data mine = first < units ? C::load(in, first, bytes, whole) : Data{};
+  if (first >= units) return await_previous();
+  const Data mine = ll.first(in, first, bytes, whole);
   MSCCLPP_ROLLED
   for (uint32_t u = first; u < units; u += step) ll.send_all(u, u == first ? mine : C::load(in, u, bytes, whole));
   ll.sent();
@@ -185,10 +255,11 @@ MSCCLPP_DEVICE void lamport_allreduce(const LLArgs& a, uint64_t epoch) {
   MSCCLPP_ROLLED
   for (uint32_t u = first; u < units; u += step) {
     const Data own = u == first ? mine : C::load(in, u, bytes, whole);
-    Sum<T, Op, Data> sum;
+    LamportSum<T, Op> sum;
     if (!ll.take(u, own, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
     ll.met();
     C::save(out, u, bytes, whole_out, sum.result(s));
+    ll.put_back(u);
   }
 }
 
@@ -203,6 +274,7 @@ MSCCLPP_DEVICE void lamport_reducescatter(const LLArgs& a, uint64_t epoch) {
   const bool whole = C::aligned(in) && C::aligned(in + bytes), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
   const LamportLaunch<T, N> ll(a, epoch);
+  await_previous();
   if (units == 0) return;
   MSCCLPP_ROLLED
   for (uint32_t u = first; u < units; u += step) {
@@ -212,10 +284,11 @@ MSCCLPP_DEVICE void lamport_reducescatter(const LLArgs& a, uint64_t epoch) {
   const auto s = scalars_of<T>(a);
   MSCCLPP_ROLLED
   for (uint32_t u = first; u < units; u += step) {
-    Sum<T, Op, Data> sum;
+    LamportSum<T, Op> sum;
     if (!ll.take(u, C::load(in + a.rank * bytes, u, bytes, whole), [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
     ll.met();
     C::save(out, u, bytes, whole_out, sum.result(s));
+    ll.put_back(u);
   }
 }
 
@@ -231,6 +304,7 @@ MSCCLPP_DEVICE void lamport_reduce(const LLArgs& a, uint64_t epoch) {
   const bool whole = C::aligned(in), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes), step = global_threads(), root = a.signature.root;
   const LamportLaunch<T, N> ll(a, epoch);
+  await_previous();
   if (units == 0) return;
   if (a.rank != root) {
     MSCCLPP_ROLLED
@@ -243,11 +317,12 @@ MSCCLPP_DEVICE void lamport_reduce(const LLArgs& a, uint64_t epoch) {
   const auto s = scalars_of<T>(a);
   MSCCLPP_ROLLED
   for (uint32_t u = global_thread(); u < (a.rank == root ? units : 1); u += step) {
-    Sum<T, Op, Data> sum;
+    LamportSum<T, Op> sum;
     const Data own = a.rank == root ? C::load(in, u, bytes, whole) : Data{};
     if (!ll.take(u, own, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA { sum.add(r, d, s); })) return;
     ll.met();
     if (a.rank == root) C::save(out, u, bytes, whole_out, sum.result(s));
+    ll.put_back(u);
   }
 }
 

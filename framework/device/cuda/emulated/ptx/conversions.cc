@@ -100,6 +100,7 @@ void add_conversions(Forms* forms) {
   special("rn.f16x2.e4m3x2", bytes_to_halves<e4m3_value>), special("rn.f16x2.e5m2x2", bytes_to_halves<e5m2_value>);
   special("rn.satfinite.e4m3x2.f32", floats_to_pair<e4m3_bits, 8>), special("rn.satfinite.e5m2x2.f32", floats_to_pair<e5m2_bits, 8>);
   special("rni.f32.f32", to_whole), special("rn.f16x2.f32", floats_to_pair<half_bits, 16>);
+  special("rn.bf16x2.f32", floats_to_pair<bfloat_bits, 16>);
 }
 
 }  // namespace ptx

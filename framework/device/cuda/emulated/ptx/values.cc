@@ -41,6 +41,12 @@ uint32_t half_bits(double v) {
   return sign | encode(v, 5, 10);
 }
 
+uint32_t bfloat_bits(double v) {
+  if (v != v) return 0x7fff;
+  const uint32_t x = static_cast<uint32_t>(bits(static_cast<float>(v)));
+  return (x + 0x7fff + (x >> 16 & 1)) >> 16;
+}
+
 uint32_t e4m3_bits(double v) {
   if (v != v) return 0x7f;
   const uint32_t sign = signbit(v) ? 0x80 : 0;

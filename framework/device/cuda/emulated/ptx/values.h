@@ -51,6 +51,7 @@ double bfloat_value(uint32_t bits);
 double e4m3_value(uint32_t bits);
 double e5m2_value(uint32_t bits);
 uint32_t half_bits(double v);            // to nearest even; exact for a v that is a float
+uint32_t bfloat_bits(double v);          // the same
 uint32_t e4m3_bits(double v);            // saturating
 uint32_t e5m2_bits(double v);
 
