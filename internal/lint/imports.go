@@ -86,7 +86,7 @@ var directions = []direction{
 	{of: "plan/schema", may: []string{"framework"}, why: "a file format knows nothing of who uses it"},
 	{of: "plan/attach", may: []string{"framework", "framework/kernel", "collectives", "plan/exec", "plan/schema", "plan/verify"}, test: []string{"framework/", "transports/shm", "plan/", "collectives/collectivetest"},
 		why: "plans become algorithms of collectives as those of programs do"},
-	{of: "plan/exec", may: []string{"framework/", "internal/ownkernel", "internal/streamorder", "plan/image", "plan/kernels", "plan/schema"}, test: []string{"internal/ranktest", "plan/", "collectives/collectivetest"},
+	{of: "plan/exec", may: []string{"framework/", "internal/ownkernel", "internal/streamorder", "plan/image", "plan/kernels", "plan/schema", "plan/verify"}, test: []string{"internal/ranktest", "plan/", "collectives/collectivetest"},
 		why: "the executor runs plans over any transport, whoever made or proved them"},
 	{of: "plan/image", may: []string{"framework/kernel/image"}, why: "compiled kernels are data"},
 	{of: "inference/inferencetest", may: []string{"framework/kernel", "inference"}, why: "what is right is computed from the call alone"},

@@ -44,7 +44,7 @@ func (o Options) To(ctx context.Context, c *collectives.Comm, p *schema.Plan) (c
 	if o.Packet == 0 {
 		o.Packet = exec.LL16
 	}
-	x := &attached{e, kind, uint64(c.Size()), opOf(p), o.Packet}
+	x := &attached{e, kind, uint64(c.Size()), opOf(p, e.Averages), o.Packet}
 	if err := c.RegisterAlgorithm(collectives.Algorithm{Collective: kind, Name: p.Name, Fits: x.fits, Run: x.run}); err != nil {
 		return collectives.Row{}, errors.Join(err, e.Close())
 	}
@@ -104,7 +104,8 @@ func sizes(k collectives.Collective, count, ranks uint64) []uint64 {
 }
 
 // opOf says which reductions a plan performs: its sums become the reduction of the call, its minima and maxima do not.
-func opOf(p *schema.Plan) func(kernel.Op) bool {
+// averages says why it performs no averages.
+func opOf(p *schema.Plan, averages func() error) func(kernel.Op) bool {
 	found := map[schema.ReduceOp]bool{}
 	var look func(ops []schema.Op)
 	look = func(ops []schema.Op) {
@@ -129,6 +130,8 @@ func opOf(p *schema.Plan) func(kernel.Op) bool {
 			return !low
 		case kernel.Sum, kernel.Prod:
 			return !low && !high
+		case kernel.Avg:
+			return !low && !high && averages() == nil
 		}
 		return false
 	}

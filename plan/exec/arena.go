@@ -175,7 +175,7 @@ func (a *arena) fill(e *setting, at []uint64) (err error) {
 	for k, port := range a.ports {
 		set(&b, ports, k, port.Handle())
 	}
-	if err := write(e.comm.Device(), a.private, b.bytes); err != nil {
+	if err := write(e.comm.Device(), a.private.Addr(), b.bytes); err != nil {
 		return err
 	}
 	where := func(offset int) uintptr { return base + uintptr(offset) }
@@ -264,14 +264,14 @@ func set[T any](b *builder, at, i int, v T) {
 	copy(b.bytes[at+i*size:], unsafe.Slice((*byte)(unsafe.Pointer(&v)), size))
 }
 
-// write copies bytes to the beginning of memory of a device.
-func write(d device.Device, m device.Memory, data []byte) error {
+// write copies bytes to memory of a device.
+func write(d device.Device, to uintptr, data []byte) error {
 	if w, ok := d.(interface {
 		WriteAt(data []byte, addr uintptr) error
 	}); ok {
-		return w.WriteAt(data, m.Addr())
+		return w.WriteAt(data, to)
 	}
-	copy(device.Bytes(m), data)
+	copy(unsafe.Slice((*byte)(at(to)), len(data)), data)
 	return nil
 }
 

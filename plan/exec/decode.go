@@ -16,6 +16,8 @@ type tables struct {
 	operands []operand
 	ids      []uint32
 	meetings int // device barriers
+
+	reductions map[int]*schema.Op // of the file, by place in ops
 }
 
 // slotOf numbers the buffers of all ranks.
@@ -34,6 +36,7 @@ type decoder struct {
 
 func decode(p *schema.Plan, rank int) (*tables, error) {
 	d := &decoder{plan: p, gpu: &p.GPUs[rank]}
+	d.reductions = map[int]*schema.Op{}
 	for b := range d.gpu.Blocks {
 		d.block, d.begun = &d.gpu.Blocks[b], nil
 		first, operands, ids := len(d.ops), len(d.operands), len(d.ids)
@@ -43,7 +46,10 @@ func decode(p *schema.Plan, rank int) (*tables, error) {
 		if len(d.begun) > 0 { // the next launch may write what ports still read
 			d.emit(op{Kind: opFlush, Flags: overPort, Number: uint32(len(d.block.Ops))}, d.begun)
 		}
-		d.blocks = append(d.blocks, block{uint32(first), uint32(len(d.ops) - first), uint32(operands), uint32(len(d.operands) - operands), uint32(ids), uint32(len(d.ids) - ids)})
+		if n := len(d.ops) - 1; n >= first && d.ops[n].Kind == opNop && d.ops[n].Flags&inPipeline == 0 {
+			d.ops = d.ops[:n] // the end joins threads
+		}
+		d.blocks = append(d.blocks, block{uint32(first), uint32(len(d.ops) - first), uint32(operands), uint32(len(d.operands) - operands), uint32(ids), uint32(len(d.ids) - ids), 0})
 	}
 	return &d.tables, nil
 }
@@ -152,6 +158,9 @@ func (d *decoder) data(o *schema.Op, x op) error {
 	d.operands = append(append(d.operands, src...), dst...)
 	if o.Name.Packets() {
 		x.Flags |= ofPackets
+	}
+	if o.Name.Reduces() {
+		d.reductions[len(d.ops)] = o
 	}
 	switch o.Reduce {
 	case schema.Min:

@@ -71,7 +71,7 @@ func (e *Executor) window(found *[2]located) (uintptr, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := write(e.comm.Device(), m, b.bytes); err != nil {
+	if err := write(e.comm.Device(), m.Addr(), b.bytes); err != nil {
 		return 0, errors.Join(err, m.Close())
 	}
 	e.windows = append(e.windows, windows{found[0].id(), found[1].id(), m, e.calls})

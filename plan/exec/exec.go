@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -16,6 +17,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/plan/schema"
+	"github.com/mscclpp-go/mscclpp/plan/verify"
 )
 
 // New prepares a plan. It is collective: all ranks of the communicator pass the same plan.
@@ -42,6 +44,7 @@ func New(ctx context.Context, c *comm.Communicator, p *schema.Plan) (*Executor, 
 	if e.reach, err = newReach(ctx, c, p, &e.use); err != nil {
 		return nil, err
 	}
+	e.totals = sync.OnceValues(func() (map[*schema.Op]bool, error) { return verify.Totals(p) })
 	e.list()
 	return e, nil
 }
@@ -80,8 +83,12 @@ func (e *Executor) check(c *Call) (chunk uint64, err error) {
 	switch {
 	case e.closed:
 		return 0, fmt.Errorf("%w: plan %s: the executor was closed", framework.ErrClosed, e.plan.Name)
-	case c.Op > kernel.Max:
-		return 0, invalid("plan %s: %v: expected sum, prod, min or max", e.plan.Name, c.Op)
+	case c.Op > kernel.Avg:
+		return 0, invalid("plan %s: %v: expected sum, prod, min, max or avg", e.plan.Name, c.Op)
+	case c.Op == kernel.Avg:
+		if err := e.Averages(); err != nil {
+			return 0, err
+		}
 	}
 	if err := e.accepts(c.Type, c.Packet); err != nil {
 		return 0, err
@@ -146,6 +153,11 @@ func (e *Executor) Execute(c *Call) error {
 	}
 	if err := e.begin(c.Stream); err != nil {
 		return err
+	}
+	if c.Op == kernel.Avg {
+		if err := e.divide(); err != nil {
+			return err
+		}
 	}
 	p := &e.place
 	a, err := e.prepare(c, chunk, p)

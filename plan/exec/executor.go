@@ -10,6 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/internal/streamorder"
+	"github.com/mscclpp-go/mscclpp/plan/schema"
 )
 
 // Packet is the format of packets, in bytes of one.
@@ -31,6 +32,9 @@ type Executor struct {
 	code   code
 	host   bool
 	unlist func() // takes the executor out of lists of the communicator
+
+	totals  func() (map[*schema.Op]bool, error) // which reductions give results; computed when it is asked for
+	divides bool                                // the tables know of them
 
 	running atomic.Bool
 

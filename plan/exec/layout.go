@@ -40,6 +40,7 @@ const (
 	ofPackets
 	inPipeline
 	met
+	total
 )
 
 type op struct {
@@ -71,7 +72,7 @@ type window struct {
 	_             uint32
 }
 
-type block struct{ First, Count, Operands, OperandCount, IDs, IDCount uint32 }
+type block struct{ First, Count, Operands, OperandCount, IDs, IDCount, Met uint32 }
 
 // Sizes of what is in memory of the device alone.
 const (

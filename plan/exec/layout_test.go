@@ -38,8 +38,8 @@ func TestLayoutsAgree(t *testing.T) {
 	check("notice", "sizeof(Notice)", noticeBytes)
 	check("state", "sizeof(State)", stateBytes)
 	check("kinds", "kAwait << 8 | kPut", uintptr(opAwait)<<8|uintptr(opPut))
-	check("flags", "kOverPort | kRelaxed << 4 | kThenSignal << 8 | kOfPackets << 12 | kInPipeline << 16 | kMet << 20",
-		uintptr(overPort)|uintptr(relaxed)<<4|uintptr(thenSignal)<<8|uintptr(ofPackets)<<12|uintptr(inPipeline)<<16|uintptr(met)<<20)
+	check("flags", "kOverPort | kRelaxed << 4 | kThenSignal << 8 | kOfPackets << 12 | kInPipeline << 16 | kMet << 20 | uint64_t(kTotal) << 24",
+		uintptr(overPort)|uintptr(relaxed)<<4|uintptr(thenSignal)<<8|uintptr(ofPackets)<<12|uintptr(inPipeline)<<16|uintptr(met)<<20|uintptr(total)<<24)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "layout.cc")
 	if err := os.WriteFile(file, []byte(source+"}\n"), 0o600); err != nil {

@@ -71,7 +71,18 @@ func meets(p *schema.Plan, all []*tables, mates [][]bool) {
 	for o := range candidates {
 		o.Flags |= met
 	}
+	for _, t := range all {
+		for b := range t.blocks {
+			list := &t.blocks[b]
+			for list.Met < list.Count && t.ops[list.First+list.Met].idle() {
+				list.Met++
+			}
+		}
+	}
 }
+
+// idle reports whether an operation does nothing in launches in which ranks have met, if nothing was done before it.
+func (o *op) idle() bool { return o.Kind == opNop || o.Flags&met != 0 }
 
 // counterparts are the numbers that the channels to some peers have at the other end, or -1: the channels of a pair of ranks are paired in order.
 func counterparts(peers [][]int) [][]int {

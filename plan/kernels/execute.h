@@ -181,7 +181,11 @@ inline void execute(const PlanArgs& a) {
   const uint64_t launch = s->launches + 1;
   Machine m(a, launch);
   announce(a, launch);
-  for (uint32_t b = 0; b < a.block_count; ++b) a.cursors[b] = Cursor();
+  for (uint32_t b = 0; b < a.block_count; ++b) {
+    m.list = a.blocks[b];
+    a.cursors[b] = Cursor();
+    a.cursors[b].op = m.first();
+  }
   uint32_t running = a.block_count, idle = 0, met = a.ranks;
   if (a.windows != nullptr) {
     met = 0;
@@ -354,6 +358,7 @@ MSCCLPP_DEVICE void execute(const PlanArgs& a) {
     block_sync();
   }
   Cursor c = {};
+  c.op = m.first();
   bool moved = false;
   const Outcome out = ok ? run<T>(m, c, moved) : kLeft;
   if (m.tid != 0) return;

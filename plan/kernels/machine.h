@@ -172,9 +172,14 @@ struct Machine {
   }
   MSCCLPP_DEVICE uint64_t offset(const Operand& x, const Range& r) const { return a.slots[x.slot].offset + place(x, r); }
 
+  // Before the result is whole, an average is a sum.
   MSCCLPP_DEVICE Reduction reduction_of(const Op& o) const {
-    return reduction(static_cast<ReduceOp>(o.reduction != 0 ? o.reduction - 1u : a.op));
+    const auto op = static_cast<ReduceOp>(o.reduction != 0 ? o.reduction - 1u : a.op);
+    return reduction(op == kAvg && (o.flags & kTotal) == 0 ? kSum : op, 1, a.ranks);
   }
+
+  // Where a list begins.
+  MSCCLPP_DEVICE uint32_t first() const { return a.windows != nullptr ? list.met : 0; }
 
   // Waits on a GPU; on the host reports whether there is something to wait for.
   template <class F>

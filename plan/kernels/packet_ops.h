@@ -73,6 +73,7 @@ template <class T, class P, ReduceOp Which>
 inline Outcome reduce_packets_by(const Machine& m, const Op& o, Cursor& c) {
   using L = mscclpp::detail::Loops<T, Which>;
   typedef typename L::U U;
+  const bool pair = Which != kAvg && o.sources == 2;
   const Range r = m.range(o, m.destination(o, 0), c, 0);
   const char* self = m.at(m.source(o, 0), r);
   char* to = m.at(m.destination(o, 0), r);
@@ -91,7 +92,7 @@ inline Outcome reduce_packets_by(const Machine& m, const Op& o, Cursor& c) {
         return kBlocked;
       }
       const U* got = reinterpret_cast<const U*>(piece);
-      if (o.sources == 2) {
+      if (pair) {
         L::pair(out, got, own, count);
       } else if (i == 1) {
         L::first(acc, got, count, Accumulator<T>(), false);
@@ -99,13 +100,13 @@ inline Outcome reduce_packets_by(const Machine& m, const Op& o, Cursor& c) {
         L::next(acc, got, count, Accumulator<T>(), false);
       }
     }
-    if (o.sources != 2) {
+    if (!pair) {
       if (o.sources == 1) {
         L::first(acc, own, count, Accumulator<T>(), false);
       } else {
         L::next(acc, own, count, Accumulator<T>(), false);
       }
-      L::last(out, acc, count, mscclpp::detail::Divisor<Accumulator<T>>(1));
+      L::last(out, acc, count, mscclpp::detail::Divisor<Accumulator<T>>(m.a.ranks));
     }
     for (uint32_t i = 1; i < o.destinations; ++i) {
       copyToPackets<P>(m.at(m.destination(o, i), r) + 2 * c.at, to + c.at, n, 0, 1, m.flag);
@@ -121,6 +122,7 @@ inline Outcome reduce_packets(const Machine& m, const Op& o, Cursor& c) {
     case kProd: return reduce_packets_by<T, P, kProd>(m, o, c);
     case kMin: return reduce_packets_by<T, P, kMin>(m, o, c);
     case kMax: return reduce_packets_by<T, P, kMax>(m, o, c);
+    case kAvg: return reduce_packets_by<T, P, kAvg>(m, o, c);
     default: return reduce_packets_by<T, P, kSum>(m, o, c);
   }
 }
@@ -170,7 +172,7 @@ MSCCLPP_DEVICE Outcome reduce_packets_by(const Machine& m, const Op& o, Cursor& 
   using A = Accumulator<T>;
   using S = mscclpp::detail::PacketStep<T, P>;
   using U = typename P::Payload;
-  const ReduceOp op = m.reduction_of(o).op;
+  const mscclpp::detail::Scalars<A> s(m.reduction_of(o), o.sources);
   const Range r = m.range(o, m.destination(o, 0), c, 0);
   for (uint64_t w = m.tid; w * S::kBytes < r.n; w += m.nthreads) {
     const uint64_t at = w * S::kBytes;
@@ -194,9 +196,10 @@ MSCCLPP_DEVICE Outcome reduce_packets_by(const Machine& m, const Op& o, Cursor& 
       MSCCLPP_UNROLL
       for (uint32_t k = 0; k < S::kElements; ++k) {
         const A x = widen_element(v.e[k]);
-        acc[k] = n == 1 ? x : mscclpp::detail::apply<Which, A>(acc[k], x, op);
+        acc[k] = n == 1 ? x : mscclpp::detail::apply<Which, A>(acc[k], x, s.op);
       }
     }
+    mscclpp::detail::average<Which, S::kElements>(acc, s);
     typename S::Elements done;
     MSCCLPP_UNROLL
     for (uint32_t k = 0; k < S::kElements; ++k) done.e[k] = narrow_element<T>(acc[k]);

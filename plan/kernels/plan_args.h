@@ -31,7 +31,8 @@ enum Flag : uint16_t {
   kThenSignal = 4,   // of puts
   kOfPackets = 8,    // operands know no turns of pipelines
   kInPipeline = 16,
-  kMet = 32          // says no more than that a rank has begun its launch: with windows ranks tell each other so before
+  kMet = 32,         // says no more than that a rank has begun its launch: with windows ranks tell each other so before
+  kTotal = 64        // a reduction whose results have the inputs of all ranks: averages are divided here
 };
 
 struct Op {
@@ -93,8 +94,9 @@ struct Block {
   uint32_t operand_count;
   uint32_t ids;       // the first of its channels and semaphores
   uint32_t id_count;
+  uint32_t met;       // operations before its first one that is not left out with windows, nor joins threads that have done nothing
 };
-static_assert(sizeof(Block) == 24, "layout");
+static_assert(sizeof(Block) == 28, "layout");
 
 // Where a block is. On the host blocks take turns on one thread, so that it is kept in memory.
 struct Cursor {

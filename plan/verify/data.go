@@ -137,6 +137,9 @@ func (r *run) spread(t *thread, s *step) {
 		for k := 1; k < len(s.src); k++ {
 			v = r.values.reduce(s.op.Reduce, v, r.load(t, s, &s.src[k], src[k], i))
 		}
+		if r.reduced != nil && s.op.Name.Reduces() {
+			r.reduced(s.op, v)
+		}
 		for k := range s.dst {
 			r.save(t, s, &s.dst[k], dst[k], i, v)
 		}

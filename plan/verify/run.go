@@ -28,6 +28,7 @@ type run struct {
 
 	races
 	trace    *tracer
+	reduced  func(*schema.Op, value) // is shown the results of reductions, unless it is nil
 	wrong    string
 	distance int // of a send and receive, plus 1
 }
