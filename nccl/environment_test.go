@@ -1,12 +1,16 @@
 package nccl
 
 import (
+	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/plugins"
@@ -27,7 +31,7 @@ func readVariables(t *testing.T, args []string, variables ...string) string {
 	reader.Do(func() {
 		path := filepath.Join(scratch(t), "settings")
 		sources := []string{"testdata/settings.c"}
-		for _, s := range []string{"settings", "unused", "adapters", "interfaces", "env", "log", "config"} {
+		for _, s := range []string{"settings", "variables", "adapters", "interfaces", "env", "log", "config"} {
 			sources = append(sources, "src/"+s+".c")
 		}
 		run(t, exec.Command("cc", append([]string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-o", path}, append(sources, "-lpthread")...)...))
@@ -146,6 +150,98 @@ func TestVariables(t *testing.T) {
 		}
 		if n := strings.Count(got, "NCCL_NTHREADS=1 has"); n > 1 {
 			t.Errorf("%v: a warning %d times:\n%s", c.variables, n, got)
+		}
+	}
+}
+
+// The table of variables has every one that the sources read, and docs/nccl.md has every one of the table.
+func TestVariablesAreListed(t *testing.T) {
+	read := func(pattern string) string {
+		t.Helper()
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatal(pattern, err)
+		}
+		var all strings.Builder
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Write(text)
+		}
+		return all.String()
+	}
+	listed := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^    \{"([A-Z0-9_*]+)", (?:USED|NOTED|WARNED),`).FindAllStringSubmatch(read("src/variables.c"), -1) {
+		listed[m[1]] = true
+	}
+	if len(listed) < 60 {
+		t.Fatalf("%d variables", len(listed))
+	}
+	sources := read("src/*.c") + read("src/rccl/*.c") + read("src/*.h")
+	names := regexp.MustCompile(`"((?:NCCL|MSCCLPP|NVTX|CUDA|HIP)_[A-Z0-9_]+|HOME|TMPDIR)"`)
+	for _, m := range names.FindAllStringSubmatch(sources, -1) {
+		if !listed[m[1]] && !strings.HasPrefix(m[1], "MSCCLPP_SHRINK") && m[1] != "CUDA_VISIBLE_DEVICES" {
+			t.Errorf("%s is not in the table", m[1])
+		}
+	}
+	if n := len(regexp.MustCompile(`\bgetenv\(`).FindAllString(sources, -1)); n > 0 {
+		t.Errorf("%d calls of getenv: expected variable or setting", n)
+	}
+	// A row of the page has names in full, and ends of others that begin alike.
+	words := regexp.MustCompile(`[A-Z0-9_*/]+`)
+	documented := map[string]bool{}
+	for line := range strings.Lines(strings.ReplaceAll(read("../docs/nccl.md"), `\`, "")) {
+		var begins []string
+		for _, w := range words.FindAllString(strings.ReplaceAll(line, "MIN/MAX", "MIN"), -1) {
+			documented[w] = true
+			for _, b := range begins {
+				documented[b+w] = true
+			}
+			for i, c := range w + "_" {
+				if c == '_' && i > 3 {
+					begins = append(begins, w[:min(i, len(w))])
+				}
+			}
+		}
+	}
+	for name := range listed {
+		all := slices.ContainsFunc(slices.Collect(maps.Keys(documented)), func(d string) bool {
+			begin, star := strings.CutSuffix(d, "*")
+			return star && len(begin) > 8 && strings.HasPrefix(name, begin)
+		})
+		if !all && !documented[name] && !documented[strings.Replace(name, "_MAX_", "_MIN_", 1)] {
+			t.Errorf("docs/nccl.md has no %s", name)
+		}
+	}
+}
+
+// A process that has rights which its user has not takes no variables from that user.
+func TestVariablesOfSetUID(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to make a program that changes its user")
+	}
+	readVariables(t, []string{"0"}) // compiles it
+	folder := scratch(t)
+	program := filepath.Join(folder, "program")
+	text, err := os.ReadFile(reader.path)
+	if err == nil {
+		err = errors.Join(os.Chmod(folder, 0o755), os.WriteFile(program, text, 0o755), os.Chmod(program, 0o755|os.ModeSetuid))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for uid, want := range map[uint32]bool{0: true, 65534: false} { // root's rights are its own
+		c := exec.Command(program, "0")
+		c.Dir = "/"
+		c.Env = []string{"NCCL_MAX_CTAS=7", "NCCL_DEBUG=INFO", "MSCCLPP_TRANSPORTS=cudaipc,tcp", "NCCL_NET=IB"}
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: 65534}}
+		got := run(t, c)
+		for _, part := range []string{"comm.max_blocks=7", "NCCL_MAX_CTAS set by environment to 7", "transports="} {
+			if strings.Contains(got, part) != want {
+				t.Errorf("user %d: %q is there: %v, expected %v, in\n%s", uid, part, !want, want, got)
+			}
 		}
 	}
 }

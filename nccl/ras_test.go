@@ -399,6 +399,35 @@ func TestRASWithoutTokens(t *testing.T) {
 	}
 }
 
+// Clients that are silent keep out later ones, which learn why, and no other process that asks.
+func TestRASBounds(t *testing.T) {
+	ranks := obey(t, 2, ownPort)
+	everyone(t, ranks, "init")
+	service := ranks[1].service(t)
+	var silent []net.Conn
+	var text []byte
+	for len(silent) < 17 && len(text) == 0 {
+		c, err := net.DialTimeout("tcp", service, 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		silent = append(silent, c)
+		_, _ = fmt.Fprintln(c, "CLIENT PROTOCOL 2")
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		line, _ := bufio.NewReader(c).ReadBytes('\n')
+		if string(line) != "SERVER PROTOCOL 2\n" {
+			text = line
+		}
+	}
+	if len(silent) != 17 || string(text) != "ERROR: 16 clients are served already: expected one of them to end first\n" {
+		t.Errorf("connection %d: %q", len(silent), text)
+	}
+	if r := askJSON(t, ranks[0].service(t), 20); r.Communicators[0].Missing != 0 || r.RAS.Timeouts != 0 {
+		t.Errorf("a process that asks one with many clients: %+v", r)
+	}
+}
+
 // Clients that ask all the time, say nonsense, nothing, or too much, and strangers at the port for other processes do not disturb a job.
 func TestRASDoesNotDisturb(t *testing.T) {
 	ranks := obey(t, 2, ownPort)

@@ -62,8 +62,8 @@ static void read_file(const char* path) {
 }
 
 static void read_files(void) {
-  const char* named = getenv("NCCL_CONF_FILE");
-  const char* home = getenv("HOME");
+  const char* named = variable("NCCL_CONF_FILE");
+  const char* home = variable("HOME");
   if (named && *named) {
     read_file(named);
   } else if (home && *home) {
@@ -73,8 +73,10 @@ static void read_files(void) {
   read_file("/etc/nccl.conf");
 }
 
+const char* variable(const char* name) { return secure_getenv(name); }
+
 const char* setting(const char* name) {
-  const char* v = getenv(name);
+  const char* v = variable(name);
   if (v) return v;
   pthread_once(&once, read_files);
   for (struct pair* p = of_files; p; p = p->next)
@@ -95,12 +97,12 @@ void each_setting(void (*f)(const char* name, const char* value, void* with), vo
   char name[128];
   for (char** e = environ; e && *e; e++) {
     const char* equals = strchr(*e, '=');
-    if (strncmp(*e, "NCCL_", 5) != 0 || equals == NULL || equals - *e >= (long)sizeof name) continue;
+    if (equals == NULL || equals - *e >= (long)sizeof name) continue;
     memcpy(name, *e, (size_t)(equals - *e));
     name[equals - *e] = 0;
-    f(name, equals + 1, with);
+    if (variable(name)) f(name, equals + 1, with);
   }
   pthread_once(&once, read_files);
   for (struct pair* p = of_files; p; p = p->next)
-    if (strncmp(p->name, "NCCL_", 5) == 0 && getenv(p->name) == NULL) f(p->name, p->value, with);
+    if (strncmp(p->name, "NCCL_", 5) == 0 && variable(p->name) == NULL) f(p->name, p->value, with);
 }

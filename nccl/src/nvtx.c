@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "env.h"
 #include "log.h"
 #include "watch.h"
 
@@ -82,7 +83,7 @@ static void load(const char* path) {
 }
 
 static void find(void) {
-  const char* path = getenv("NVTX_INJECTION64_PATH");
+  const char* path = variable("NVTX_INJECTION64_PATH");
   if (path && *path) load(path);
   int pushes = functions[CORE2][PUSH] && functions[CORE2][POP];
   atomic_fetch_or(&watching, pushes ? WATCH_NVTX : 0);

@@ -88,7 +88,7 @@ static int is_this(void* handle) {
 
 /* copy_file writes a copy of a file into the folder for temporary files, and returns 0 or an errno. */
 static int copy_file(const char* path, char* copy, size_t size) {
-  const char* folder = getenv("TMPDIR");
+  const char* folder = variable("TMPDIR");
   if ((size_t)snprintf(copy, size, "%s/mscclpp-nccl-XXXXXX", folder && *folder ? folder : "/tmp") >= size) return ENAMETOOLONG;
   int from = open(path, O_RDONLY | O_CLOEXEC), to = from < 0 ? -1 : mkostemp(copy, O_CLOEXEC), err = 0;
   if (to < 0) {

@@ -21,13 +21,14 @@
 #include "log.h"
 #include "ras_socket.h"
 
-/* A client of NCCL 2.24 to 2.30 speaks protocol 2. It is silent for at most PATIENCE; at most CONNECTIONS are served at a time. */
-enum { PORT = 28028, PROTOCOL = 2, PATIENCE = 30000, CONNECTIONS = 32, USUAL = 5000, MOST = 60000 };
+/* A client of NCCL 2.24 to 2.30 speaks protocol 2. It is silent for at most PATIENCE. MOST_CLIENTS are served
+ * at a time, and beside them MOST_OTHERS processes, which clients do not keep out. */
+enum { PORT = 28028, PROTOCOL = 2, PATIENCE = 30000, MOST_CLIENTS = 16, MOST_OTHERS = 64, USUAL = 5000, MOST = 60000 };
 
 static int clients = -1, others = -1; /* listeners */
 static uint8_t token[PEER_TOKEN], address[PEER_ADDRESS];
 static int serves; /* other processes may ask */
-static atomic_int connections;
+static atomic_int served_clients, served_others;
 
 /* ---- a conversation ---- */
 
@@ -134,7 +135,7 @@ static void* serve_client(void* with) {
   int fd = (int)(intptr_t)with;
   converse(fd);
   ras_close(fd);
-  atomic_fetch_sub(&connections, 1);
+  atomic_fetch_sub(&served_clients, 1);
   return NULL;
 }
 
@@ -142,28 +143,51 @@ static void* serve_other(void* with) {
   int fd = (int)(intptr_t)with;
   answer(fd);
   ras_close(fd);
-  atomic_fetch_sub(&connections, 1);
+  atomic_fetch_sub(&served_others, 1);
   return NULL;
 }
 
-static int take(int listener, void* (*serve)(void*)) {
+static int take(int listener, void* (*serve)(void*), atomic_int* served) {
   int fd = ras_accept(listener);
   if (fd < 0) return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
   pthread_t thread;
-  if (atomic_fetch_add(&connections, 1) >= CONNECTIONS || start_thread(&thread, 1, serve, (void*)(intptr_t)fd) != 0) {
+  atomic_fetch_add(served, 1);
+  if (start_thread(&thread, 1, serve, (void*)(intptr_t)fd) != 0) {
     ras_close(fd);
-    atomic_fetch_sub(&connections, 1);
+    atomic_fetch_sub(served, 1);
   }
+  return 1;
+}
+
+/* refuse tells a client that there are too many: the text fits into the buffer of a new connection. That is open for a while: what the
+ * client has said is unread, and a connection that ends so may lose the text. */
+static int refused = -1;
+enum { LINGER = 1000 };
+
+static int refuse(void) {
+  char text[96];
+  int fd = ras_accept(clients);
+  if (fd < 0) return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
+  int n = snprintf(text, sizeof text, "ERROR: %d clients are served already: expected one of them to end first\n", MOST_CLIENTS);
+  (void)!send(fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
+  shutdown(fd, SHUT_WR);
+  ras_close(refused);
+  refused = fd;
   return 1;
 }
 
 static void* serve(void* unused) {
   (void)unused;
   for (;;) {
-    struct pollfd p[2] = {{.fd = clients, .events = POLLIN}, {.fd = others, .events = POLLIN}};
-    int taken = poll(p, 2, -1) > 0;
-    if (taken && p[0].revents) taken = take(clients, serve_client);
-    if (taken && p[1].revents) taken = take(others, serve_other);
+    int full = atomic_load(&served_others) >= MOST_OTHERS; /* they wait in the queue of the listener */
+    struct pollfd p[2] = {{.fd = clients, .events = POLLIN}, {.fd = full ? -1 : others, .events = POLLIN}};
+    int ready = poll(p, 2, full ? 20 : refused >= 0 ? LINGER : -1), taken = ready >= 0;
+    if (ready == 0 && !full) {
+      ras_close(refused);
+      refused = -1;
+    }
+    if (ready > 0 && p[0].revents) taken = atomic_load(&served_clients) < MOST_CLIENTS ? take(clients, serve_client, &served_clients) : refuse();
+    if (ready > 0 && taken && p[1].revents) taken = take(others, serve_other, &served_others);
     if (!taken) poll(NULL, 0, 100); /* no descriptors are left: a connection waits */
   }
   return NULL;

@@ -11,7 +11,7 @@
 #include "interfaces.h"
 #include "log.h"
 #include "maker.h"
-#include "unused.h"
+#include "variables.h"
 
 enum { MOST = 64, TEXT = SETTINGS_TEXT };
 
@@ -46,7 +46,7 @@ static int word_is(const char* word, size_t n, const char* what) { return n == s
 
 /* transports leaves out of the list of transports what the variables turn off, and adds what they ask for. */
 static void transports(struct settings* s, const struct settings_for* with) {
-  const char* before = getenv("MSCCLPP_TRANSPORTS");
+  const char* before = variable("MSCCLPP_TRANSPORTS");
   if (before == NULL || *before == 0) before = with->device < 0 ? "shm" : PEERS;
   const char* net = with->net && *with->net ? with->net : setting("NCCL_NET");
   int socket = net && strcasecmp(net, "Socket") == 0, adapters = net && strcasecmp(net, "IB") == 0;
@@ -157,10 +157,10 @@ static void checks(struct settings* s) {
 
 void settings_read(struct settings* s, const struct settings_for* with) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, say_unused);
+  pthread_once(&once, say_variables);
   *s = (struct settings){0};
   add(s, "bootstrap.timeout", "30m"); /* NCCL waits for ranks that come late */
-  if (getenv("MSCCLPP_COLLECTIVES__PRELOAD") == NULL) add(s, "collectives.preload", "true"); /* any call may be captured */
+  if (variable("MSCCLPP_COLLECTIVES__PRELOAD") == NULL) add(s, "collectives.preload", "true"); /* any call may be captured */
   checks(s);
   transports(s, with); /* first: it says whose options count */
   interfaces(s);

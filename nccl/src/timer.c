@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "cuda.h"
+#include "env.h"
 #include "maker.h"
 
 struct cuda_timer {
@@ -36,7 +37,7 @@ void cuda_timer_free(struct cuda_timer* t) {
 }
 
 int cuda_nvml(int device) {
-  const char* list = getenv(VISIBLE_DEVICES);
+  const char* list = variable(VISIBLE_DEVICES);
   for (int i = 0; list && device >= 0; i++) {
     char* end;
     long n = strtol(list, &end, 10);
