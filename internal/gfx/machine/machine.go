@@ -9,6 +9,7 @@ package machine
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/mscclpp-go/mscclpp/internal/gfx/object"
 )
@@ -23,53 +24,79 @@ func New(m Memory, o Options) *Machine {
 
 // Run runs kernels at the same time until all have ended.
 func (m *Machine) Run(launches ...*Launch) error {
-	var waves []*wave
 	for _, l := range launches {
-		w, err := m.start(l)
-		if err != nil {
-			return fmt.Errorf("launch %s on device %d: %w", l.Kernel, l.Device, err)
+		if err := m.Add(l); err != nil {
+			return err
 		}
-		waves = append(waves, w...)
-		m.memory.Begin(l.Device)
 	}
-	for steps := 0; len(waves) > 0; {
+	for steps := 0; len(m.waves) > 0; {
 		if steps > m.opts.Steps {
-			return m.stuck(waves)
+			return m.stuck()
 		}
-		at := m.random.IntN(len(waves))
-		w := waves[at]
-		quantum := 1 + m.random.IntN(64)
-		n, err := w.advance(quantum)
-		if err != nil {
-			return w.located(err)
+		before := m.clock
+		if _, err := m.Step(); err != nil {
+			return err
 		}
-		m.clock += uint64(n)
-		steps += n + 1
-		if m.opts.Weak {
-			if err := w.drift(); err != nil {
-				return w.located(err)
-			}
-			m.memory.Drift(m.random)
-		}
-		if w.state == ended {
-			waves[at] = waves[len(waves)-1]
-			waves = waves[:len(waves)-1]
-			if err := m.end(w); err != nil {
-				return w.located(err)
-			}
-		}
+		steps += int(m.clock-before) + 1
 	}
 	return nil
 }
 
-// end counts a wave out. The end of a kernel makes all that it wrote visible.
-func (m *Machine) end(w *wave) error {
+// Add begins a kernel, beside those that are under way.
+func (m *Machine) Add(l *Launch) error {
+	w, err := m.start(l)
+	if err != nil {
+		return fmt.Errorf("launch %s on device %d: %w", l.Kernel, l.Device, err)
+	}
+	m.waves = append(m.waves, w...)
+	m.memory.Begin(l.Device)
+	return nil
+}
+
+// Drop ends a kernel where it is. Its accesses that are on the way are lost.
+func (m *Machine) Drop(l *Launch) {
+	m.waves = slices.DeleteFunc(m.waves, func(w *wave) bool {
+		if w.block.grid.Launch == l {
+			m.memory.Forget(w.block.grid.args)
+			return true
+		}
+		return false
+	})
+}
+
+// Idle tells whether no kernel is under way.
+func (m *Machine) Idle() bool { return len(m.waves) == 0 }
+
+// Step lets one wave advance. It returns the kernel that has ended by this, or that made a mistake, which the error is.
+func (m *Machine) Step() (*Launch, error) {
+	at := m.random.IntN(len(m.waves))
+	w := m.waves[at]
+	n, err := w.advance(1 + m.random.IntN(64))
+	m.clock += uint64(n)
+	if err == nil && m.opts.Weak {
+		err = w.drift()
+	}
+	if err != nil {
+		return w.block.grid.Launch, w.located(err)
+	}
+	if m.opts.Weak {
+		m.memory.Drift(m.random)
+	}
+	if w.state != ended {
+		return nil, nil
+	}
+	m.waves[at] = m.waves[len(m.waves)-1]
+	m.waves = m.waves[:len(m.waves)-1]
 	g := w.block.grid
 	if g.running--; g.running > 0 {
-		return nil
+		return nil, nil
 	}
+	// The end of a kernel makes all that it wrote visible.
 	m.memory.Forget(g.args)
-	return m.memory.End(g.Device)
+	if err := m.memory.End(g.Device); err != nil {
+		return g.Launch, w.located(err)
+	}
+	return g.Launch, nil
 }
 
 // start makes the waves of a launch.
@@ -92,7 +119,7 @@ func (m *Machine) start(l *Launch) ([]*wave, error) {
 	m.memory.Constant(l.Program.Object.Image)
 	var waves []*wave
 	for n := range l.Grid {
-		b := &block{grid: g, number: n, core: m.memory.Core(l.Device, n), lds: make([]byte, k.Group)}
+		b := &block{grid: g, number: n, core: m.core(l, n), lds: make([]byte, k.Group)}
 		for first := uint32(0); first < l.Block; first += 64 {
 			w := newWave(m, b, first, min(64, l.Block-first))
 			b.waves = append(b.waves, w)
@@ -102,6 +129,13 @@ func (m *Machine) start(l *Launch) ([]*wave, error) {
 	}
 	g.running = len(waves)
 	return waves, nil
+}
+
+// core is where a block runs.
+func (m *Machine) core(l *Launch, block uint32) Core {
+	c := m.memory.Core(l.Device, block)
+	c.Space = l.Space
+	return c
 }
 
 // arguments lays out the segment of arguments, with the values that a runtime adds.
@@ -136,14 +170,14 @@ func arguments(k *object.Kernel, l *Launch) ([]byte, error) {
 }
 
 // stuck reports waves that do not come to an end.
-func (m *Machine) stuck(waves []*wave) error {
+func (m *Machine) stuck() error {
 	text := ""
-	for i, w := range waves {
+	for i, w := range m.waves {
 		if i == 8 {
-			text += fmt.Sprintf("; and %d more", len(waves)-i)
+			text += fmt.Sprintf("; and %d more", len(m.waves)-i)
 			break
 		}
 		text += "; " + w.where()
 	}
-	return fmt.Errorf("seed %d: %d instructions and no end: %d waves are left%s", m.opts.Seed, m.opts.Steps, len(waves), text)
+	return fmt.Errorf("seed %d: %d instructions and no end: %d waves are left%s", m.opts.Seed, m.opts.Steps, len(m.waves), text)
 }

@@ -25,8 +25,8 @@ const (
 	CompareSwap
 )
 
-// Core is where a block runs.
-type Core struct{ Device, XCD, CU int }
+// Core is where a block runs, and the space of addresses that it uses.
+type Core struct{ Device, XCD, CU, Space int }
 
 // Memory is what waves load and store. Sizes are 1, 2, 4, 8, 12 or 16 bytes; data is in the first bytes of the words.
 type Memory interface {

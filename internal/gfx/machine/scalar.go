@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"math/bits"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/internal/gfx/isa"
 )
@@ -229,14 +230,22 @@ var moves = map[string]func(*wave, *op) error{
 	"s_andn2_saveexec_b64": saveExec(func(s, exec uint64) uint64 { return s &^ exec }),
 }
 
+// ticks is the device's clock, in units of 10 ns.
+func (m *Machine) ticks() uint64 {
+	const perTick = 64 // instructions of waves that pass in one
+	if m.opts.RealTime {
+		return uint64(time.Now().UnixNano()) / 10
+	}
+	return m.clock / perTick
+}
+
 // scalarMemory loads into scalar registers, or reads the clock.
 func scalarMemory(w *wave, o *op) error {
 	n := isa.Width(o.Dst.Type)
 	a := w.newAccess(o)
 	a.scalar, a.other = true, true
 	if o.Name == "s_memrealtime" {
-		const perTick = 64 // instructions of waves that pass in 10 ns
-		ticks := w.machine.clock / perTick
+		ticks := w.machine.ticks()
 		a.data[0] = [4]uint32{uint32(ticks), uint32(ticks >> 32)}
 		a.performed = true
 		w.scalarResults(a)

@@ -13,6 +13,8 @@ type Options struct {
 	Steps int  // instructions of waves, after which a run is given up; 0: DefaultSteps
 	Weak  bool // memory operations take effect late, and in any order that their wave does not prevent
 
+	RealTime bool // kernels read the time of day in place of a count of instructions, because others than kernels look at it too
+
 	UncountedWriteBacks bool // for tests: no s_waitcnt waits for a write-back
 }
 
@@ -22,6 +24,7 @@ const DefaultSteps = 50_000_000
 // Launch is a kernel to run.
 type Launch struct {
 	Device      int // that the kernel runs on
+	Space       int // the process that the addresses are of, where memory is of several
 	Program     *Program
 	Kernel      string
 	Grid, Block uint32
@@ -33,6 +36,7 @@ type Machine struct {
 	memory Memory
 	opts   Options
 	random *rand.Rand
+	waves  []*wave
 	clock  uint64 // instructions so far
 	issued uint64 // memory operations so far
 

@@ -3,6 +3,7 @@ package memory
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/mscclpp-go/mscclpp/internal/gfx/machine"
 )
@@ -77,6 +78,21 @@ func (c *Caches) kind(device int, r *Region) kind {
 func (c *Caches) Core(device int, block uint32) machine.Core {
 	n := int(block)
 	return machine.Core{Device: device, XCD: n % c.shape.XCDs, CU: n / c.shape.XCDs % c.shape.CUs}
+}
+
+// Discard drops what caches have of memory that is given back: others may get its addresses.
+func (c *Caches) Discard(start, end uint64) {
+	for _, g := range c.gpus {
+		for x, second := range g.second {
+			for _, one := range append(slices.Clone(g.first[x]), second) {
+				for _, base := range slices.Clone(one.order) {
+					if base+lineBytes > start && base < end {
+						one.remove(base)
+					}
+				}
+			}
+		}
+	}
 }
 
 // Begin implements machine.Memory: a kernel sees what was there before it.

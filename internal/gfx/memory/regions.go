@@ -98,6 +98,12 @@ func (r *Regions) Has(addr uint64) bool {
 	return err == nil
 }
 
+// HasConstant tells whether bytes are code or arguments.
+func (r *Regions) HasConstant(addr uint64, size int) bool {
+	x, err := r.find(addr, size)
+	return err == nil && x.Kind == constant
+}
+
 // aligned refuses accesses that the hardware splits or refuses.
 func aligned(addr uint64, size int) error {
 	if addr%uint64(min(size&-size, 4)) != 0 {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // Derived is what is made over the core of this driver: libraries whose sources call the driver's functions, which they do not
@@ -73,31 +72,30 @@ func (d *Derived) digest(cxx string) (string, error) {
 }
 
 func (d *Derived) build(ctx context.Context, cxx, dir string) error {
-	objects, err := objectsOf(ctx, cxx)
-	if err != nil {
-		return err
+	var core []string
+	for _, sources := range []string{"ptx", "driver"} {
+		objects, err := objectsOf(ctx, cxx, sources)
+		if err != nil {
+			return err
+		}
+		core = append(core, objects...)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("emulated driver: %w", err)
 	}
 	return withSources(func(src string) error {
-		if err := os.CopyFS(filepath.Join(src, "derived"), d.Sources); err != nil {
+		own := filepath.Join(src, "derived")
+		if err := os.CopyFS(own, d.Sources); err != nil {
 			return fmt.Errorf("emulated driver: %w", err)
 		}
-		objects := slices.Clone(objects)
-		for _, folder := range []string{"driver", "derived"} {
-			units, err := filepath.Glob(filepath.Join(src, folder, "*.cc"))
-			if err != nil {
-				return fmt.Errorf("emulated driver: %w", err)
-			}
-			for _, unit := range units {
-				to := strings.TrimSuffix(unit, ".cc") + ".o"
-				if err := link(ctx, cxx, src, to, append(append([]string{"-c", unit}, objectFlags...), "-Idriver", "-Iptx", "-Iderived")); err != nil {
-					return err
-				}
-				objects = append(objects, to)
-			}
+		if err := compileObjects(ctx, cxx, src, own, own); err != nil {
+			return err
 		}
+		objects, err := filepath.Glob(filepath.Join(own, "*.o"))
+		if err != nil {
+			return fmt.Errorf("emulated driver: %w", err)
+		}
+		objects = append(objects, core...)
 		for name, script := range d.Libraries {
 			args := append(slices.Clone(objects), "-shared", "-pthread", "-Wl,-z,defs", "-Wl,--version-script=derived/"+script, "-Wl,-soname,"+name, "-ldl")
 			if err := link(ctx, cxx, src, filepath.Join(dir, name), args); err != nil {

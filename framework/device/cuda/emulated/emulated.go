@@ -96,7 +96,7 @@ func Library(ctx context.Context) (string, error) {
 }
 
 func compile(ctx context.Context, cxx, dir string) error {
-	objects, err := objectsOf(ctx, cxx)
+	objects, err := objectsOf(ctx, cxx, "ptx")
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func Interpreter(ctx context.Context) (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	objects, err := objectsOf(ctx, cxx)
+	objects, err := objectsOf(ctx, cxx, "ptx")
 	if err != nil {
 		return "", err
 	}
@@ -72,17 +72,17 @@ func BuildInterpreter(t testing.TB) string {
 	return path
 }
 
-// objectsOf compiles the interpreter, as many files at once as there are processors, and returns the objects.
-func objectsOf(ctx context.Context, cxx string) ([]string, error) {
+// objectsOf compiles the sources of a folder, as many files at once as there are processors, and returns the objects.
+func objectsOf(ctx context.Context, cxx, sources string) ([]string, error) {
 	cache, err := folder("objects")
 	if err != nil {
 		return nil, err
 	}
-	sum, err := digestOf(cxx, objectFlags, "ptx")
+	sum, err := digestOf(cxx, objectFlags, "ptx", sources)
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(cache, sum)
+	dir := filepath.Join(cache, sources+"-"+sum)
 	unlock, err := lock(dir + ".lock")
 	if err != nil {
 		return nil, err
@@ -94,7 +94,8 @@ func objectsOf(ctx context.Context, cxx string) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("emulated driver: %w", err)
 	}
-	if err := withSources(func(src string) error { return compileObjects(ctx, cxx, src, dir) }); err != nil {
+	err = withSources(func(src string) error { return compileObjects(ctx, cxx, src, filepath.Join(src, sources), dir) })
+	if err != nil {
 		return nil, err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "complete"), nil, 0o644); err != nil {
@@ -103,8 +104,9 @@ func objectsOf(ctx context.Context, cxx string) ([]string, error) {
 	return filepath.Glob(filepath.Join(dir, "*.o"))
 }
 
-func compileObjects(ctx context.Context, cxx, src, dir string) error {
-	units, err := filepath.Glob(filepath.Join(src, "ptx", "*.cc"))
+// compileObjects compiles the sources of a folder. src is where all sources are.
+func compileObjects(ctx context.Context, cxx, src, from, dir string) error {
+	units, err := filepath.Glob(filepath.Join(from, "*.cc"))
 	if err != nil {
 		return fmt.Errorf("emulated driver: %w", err)
 	}
@@ -113,7 +115,7 @@ func compileObjects(ctx context.Context, cxx, src, dir string) error {
 		go func() {
 			room <- struct{}{}
 			to := filepath.Join(dir, strings.TrimSuffix(filepath.Base(unit), ".cc")+".o")
-			done <- link(ctx, cxx, src, to, append([]string{"-c", unit}, objectFlags...))
+			done <- link(ctx, cxx, src, to, append([]string{"-c", unit, "-Idriver", "-Iptx"}, objectFlags...))
 			<-room
 		}()
 	}

@@ -1,6 +1,6 @@
 // Package emulated is AMD's HIP runtime without a GPU, for tests: libamdhip64 with the binary interface of 5.7 to 7, over the
 // emulated driver of package cuda/emulated, whose devices, memory, streams and graphs it uses. Kernels run on the CPU: an image
-// for the CPU stands for each code object.
+// for the CPU stands for each code object, or an interpreter executes it as it is (see MachineEnv).
 //
 // Emulated are the traps of the real library: an own end of lists of parameters, flags and numbers that changed with 6.0, two
 // layouts of properties, an attribute as wide as an address, uncached memory that older libraries refuse.
@@ -12,6 +12,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -22,6 +23,8 @@ import (
 const (
 	EnvVersion = "HIP_EMULATED_VERSION" // of HIP: "6.4" unless it is set
 	EnvArch    = "HIP_EMULATED_ARCH"    // "gfx942:sramecc+:xnack-" unless it is set
+	EnvMachine = "HIP_EMULATED_MACHINE" // the socket of a machine that executes code objects as they are: images for the CPU stand for none
+	EnvUnits   = "HIP_EMULATED_UNITS"   // compute units of a GPU: as many as the real ones have unless it is set
 	EnvWithout = "HIP_EMULATED_WITHOUT" // the abilities that it lacks, a list: uncached, dmabuf, flush
 )
 
@@ -85,3 +88,11 @@ func Tree(root string, types ...string) []emulated.Source {
 	}
 	return sources
 }
+
+// MachineEnv makes the library of a process use the machine of package internal/gfx/gpus that listens at a path. Its GPUs have so few
+// units that kernels have few blocks: they take turns.
+func MachineEnv(path, arch string) []string {
+	return []string{EnvMachine + "=" + path, EnvArch + "=" + arch, EnvUnits + "=" + strconv.Itoa(machineUnits)}
+}
+
+const machineUnits = 4

@@ -1,5 +1,6 @@
 #include "image.h"
 
+#include "executor.h"
 #include "interpret.h"
 
 #include <dlfcn.h>
@@ -11,6 +12,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+
+Executor* g_executor;
 
 namespace {
 
@@ -145,7 +148,11 @@ int load_image(const void* data, const std::string& folder, std::shared_ptr<Imag
       if (int bad = stand_for(std::string(static_cast<const char*>(data), elf_bytes(data)), folder, out.get(), why)) return bad;
     } else if (is_code_object(data)) {
       if (int bad = read_code_object(data, &out->entries)) return bad;
-      if (int bad = stand_for(std::string(static_cast<const char*>(data), elf_bytes(data)), folder, out.get(), why)) return bad;
+      if (g_executor != nullptr) {
+        out->gpu = true;
+        out->executed = g_executor->load(std::string(static_cast<const char*>(data), elf_bytes(data)), why);
+        if (out->executed == 0) return kInvalidImage;
+      } else if (int bad = stand_for(std::string(static_cast<const char*>(data), elf_bytes(data)), folder, out.get(), why)) return bad;
       out->other = true;  // how many bytes its kernels take is not known
     } else {
       if (h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_type != ET_DYN) return kInvalidImage;

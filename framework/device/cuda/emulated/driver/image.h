@@ -38,6 +38,7 @@ struct Image {
   bool other = false;  // made of other sources than these, which are not believed
   std::map<std::string, Entry> entries;  // of these
   std::shared_ptr<const ptx::Program> program;  // interpreted, in place of the library
+  uint64_t executed = 0;  // the executor's number of a code object, in place of the library
   ~Image();
 };
 

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "executor.h"
 #include "fault.h"
 #include "image.h"
 #include "interpret.h"
@@ -118,8 +119,9 @@ API int cuModuleGetFunction(Function** function, Module* module, const char* nam
     Image& image = *module->image;
     auto entry = image.entries.find(name);
     const ptx::Function* code = image.program != nullptr ? image.program->entry(name) : nullptr;
-    void* address = image.program != nullptr || (image.gpu && entry == image.entries.end()) ? nullptr : dlsym(image.library, name);
-    if (address == nullptr && code == nullptr) {
+    const bool executed = image.executed != 0 && entry != image.entries.end();
+    void* address = image.program != nullptr || image.executed != 0 || (image.gpu && entry == image.entries.end()) ? nullptr : dlsym(image.library, name);
+    if (address == nullptr && code == nullptr && !executed) {
       module->functions.erase(name);
       return kNotFound;
     }
@@ -215,6 +217,7 @@ API int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** 
   // The image is held: the module may be unloaded before its turn comes.
   return enqueue(stream, [context = stream->context, name = function->name, entry = function->entry, code = function->code, image = function->image,
                           parameters = std::move(parameters), shape, cluster] {
+    if (image->executed != 0) return g_executor->run(context, image->executed, name, parameters, shape.grid, shape.block);
     if (code != nullptr) return interpret(context, *image->program, *code, parameters, shape.grid, shape.block, shape.shared, cluster);
     guarded(context, name.c_str(), [&] { entry(parameters.data(), &shape); });
   });

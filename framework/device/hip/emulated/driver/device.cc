@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hip.h"
+#include "machine.h"
 
 namespace {
 
@@ -20,6 +21,11 @@ int g_failed;
 // The registers that flush writes of adapters: stores into them stay.
 alignas(64) volatile uint32_t g_flush[2];
 
+const char* arch() {
+  const char* name = getenv("HIP_EMULATED_ARCH");
+  return name != nullptr && *name != 0 ? name : "gfx942:sramecc+:xnack-";
+}
+
 void start() {
   int count = 0;
   g_contexts = new std::vector<Context*>;
@@ -31,6 +37,7 @@ void start() {
     g_failed = cuDevicePrimaryCtxRetain(&c, i);
     g_contexts->push_back(c);
   }
+  if (g_failed == 0) g_failed = machine_connect(arch());
 }
 
 int ready() {
@@ -38,12 +45,14 @@ int ready() {
   return g_failed;
 }
 
-const char* arch() {
-  const char* name = getenv("HIP_EMULATED_ARCH");
-  return name != nullptr && *name != 0 ? name : "gfx942:sramecc+:xnack-";
-}
-
 bool is_older() { return strncmp(arch(), "gfx90a", 6) == 0; }
+
+// Fewer units mean fewer blocks of kernels, which take turns where their code is interpreted.
+int units() {
+  const char* text = getenv("HIP_EMULATED_UNITS");
+  const int n = text != nullptr ? atoi(text) : 0;
+  return n > 0 ? n : is_older() ? 110 : kUnits;
+}
 
 int attribute(int which) {
   switch (which) {
@@ -51,7 +60,7 @@ int attribute(int which) {
     case 23: return 9;
     case 61: return is_older() ? 0 : 4;
     case 56: return 1024;
-    case 63: return is_older() ? 110 : kUnits;
+    case 63: return units();
     case 74: return kShared;
     case 87: return kWave;
     case 89: return 1;

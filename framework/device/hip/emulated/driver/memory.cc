@@ -5,6 +5,7 @@
 #include <set>
 
 #include "hip.h"
+#include "machine.h"
 
 namespace {
 
@@ -45,6 +46,7 @@ HIP int hipExtMallocWithFlags(void** address, size_t bytes, unsigned flags) {
   DevicePtr p = 0;
   const int bad = cuMemAlloc_v2(&p, bytes);
   *address = pointer(p);
+  if (bad == 0) machine_allocated(p, flags == 3);
   return bad;
 }
 
@@ -127,7 +129,9 @@ HIP int hipMemCreate(AllocationHandle* handle, size_t bytes, const AllocationPro
   AllocationProp core;
   HIP_ENTER();
   if (int bad = core_of(prop, &core)) return bad;
-  return cuMemCreate(handle, bytes, &core, flags);
+  const int bad = cuMemCreate(handle, bytes, &core, flags);
+  if (bad == 0) machine_created(*handle, prop->type != core.type);
+  return bad;
 }
 
 HIP int hipMemRelease(AllocationHandle handle) {
@@ -150,7 +154,9 @@ HIP int hipMemAddressFree(void* address, size_t bytes) {
 
 HIP int hipMemMap(void* address, size_t bytes, size_t offset, AllocationHandle handle, unsigned long long flags) {
   HIP_ENTER();
-  return offset != 0 ? kInvalidValue : cuMemMap(number(address), bytes, offset, handle, flags);
+  const int bad = offset != 0 ? kInvalidValue : cuMemMap(number(address), bytes, offset, handle, flags);
+  if (bad == 0) machine_mapped();
+  return bad;
 }
 
 HIP int hipMemUnmap(void* address, size_t bytes) {

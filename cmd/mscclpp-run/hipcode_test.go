@@ -1,0 +1,114 @@
+package main
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
+	runtime "github.com/mscclpp-go/mscclpp/framework/device/hip/emulated"
+	"github.com/mscclpp-go/mscclpp/internal/gfx/gpus"
+	"github.com/mscclpp-go/mscclpp/internal/gfx/isa"
+	"github.com/mscclpp-go/mscclpp/internal/gfx/object"
+)
+
+// executing is the program on AMD's GPUs that execute the committed code objects, under the model of the caches. There is no image
+// for processors.
+func executing(t *testing.T, machine *gpus.Server, arch string, ranks int) func(args ...string) *exec.Cmd {
+	t.Helper()
+	plain := onHIPWith(t)
+	return func(args ...string) *exec.Cmd {
+		c := plain(append([]string{"-n", strconv.Itoa(ranks)}, args...)...)
+		c.Env = append(append(c.Env, runtime.MachineEnv(machine.Path(), arch)...), emulated.EnvGPUs+"="+strconv.Itoa(ranks))
+		return c
+	}
+}
+
+// most is how many cases of a check there are in CI, by architecture. INTERPRET_RANKS, for make interpret, has them all.
+var most = map[string]string{"gfx942": "80", "gfx90a": "40"}
+
+// Jobs of processes over xgmi execute the committed code objects, and pass check.
+func TestCheckExecutesCodeObjects(t *testing.T) {
+	for arch, some := range most {
+		for word := range strings.FieldsSeq(cmp.Or(os.Getenv("INTERPRET_RANKS"), "2")) {
+			ranks, err := strconv.Atoi(word)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if os.Getenv("INTERPRET_RANKS") != "" {
+				some = "0"
+			}
+			t.Run(fmt.Sprintf("%s %d", arch, ranks), func(t *testing.T) {
+				machine, err := gpus.Start(gpus.Options{GPUs: ranks, Shape: gpus.Shape(arch), Seed: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() {
+					if err := machine.Close(); err != nil {
+						t.Error(err)
+					}
+				}()
+				program := executing(t, machine, arch, ranks)
+				code, list, errs := runs(program("check", "--device", "hip", "--at-most", some, "--list"))
+				if code != 0 {
+					t.Fatalf("code %d, %s", code, errs)
+				}
+				t.Log(list)
+				args := []string{"check", "--device", "hip"}
+				for c := range strings.FieldsSeq(list) {
+					args = append(args, "--case", c)
+				}
+				code, out, errs := runs(program(args...))
+				if code != 0 || !strings.Contains(out, " 0 failed") {
+					t.Errorf("code %d, %s, %s", code, out, errs)
+				}
+				if ran := machine.Kernels(); len(ran) < 20 {
+					t.Errorf("only %d kernels have run: %q", len(ran), ran)
+				}
+			})
+		}
+	}
+}
+
+// A job fails whose code objects do not wait for their write-backs and stores before they signal.
+func TestCheckFindsWeakCodeObjects(t *testing.T) {
+	changed := 0
+	o := gpus.Options{GPUs: 2, Shape: gpus.Shape("gfx942"), Seed: 1, Plant: func(o *object.Object) { changed += withoutWaits(t, o) }}
+	machine, err := gpus.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer machine.Close() // its mistakes are expected
+	code, out, _ := runs(executing(t, machine, "gfx942", 2)("check", "--device", "hip", "--case", "allreduce,f32,sum,65536,algorithm=twophase_chunk"))
+	if code == 0 || changed == 0 || !strings.Contains(out, "FAIL") {
+		t.Errorf("code %d, %d waits removed, %s: expected a failure", code, changed, out)
+	}
+}
+
+// withoutWaits takes away each wait behind a write-back.
+func withoutWaits(t *testing.T, o *object.Object) (changed int) {
+	const nop = 0xbf800000
+	for _, f := range o.Symbols {
+		behind := false
+		for addr := f.Start; addr < f.Start+f.Size; {
+			i, err := isa.Decode(o.Arch, o.Image[addr:o.Text.End], addr)
+			if err != nil {
+				t.Error(err)
+				return changed
+			}
+			if wait := i.Name == "s_waitcnt"; wait && behind {
+				binary.LittleEndian.PutUint32(o.Image[addr:], nop)
+				changed++
+			} else {
+				behind = i.Name == "buffer_wbl2"
+			}
+			addr += uint64(i.Size)
+		}
+	}
+	return changed
+}

@@ -1,0 +1,274 @@
+#include "machine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <signal.h>
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "executor.h"
+#include "fault.h"
+#include "state.h"
+
+Backing* memory_of(AllocationHandle handle);  // vmm.cc
+
+namespace {
+
+// As package internal/gfx/gpus has them.
+struct Header {
+  uint32_t kind;
+  int32_t device, own, result;
+  uint64_t id, address, bytes, offset, value[2];
+  uint32_t grid, block;
+};
+static_assert(sizeof(Header) == 72, "a header of the wire");
+enum Kind : uint32_t { kHello = 1, kCode, kDevice, kHost, kForget, kLaunch, kValue, kResult = 101, kAccess };
+enum Operation { kLoad, kStore, kAdd, kSwap };
+
+struct Word {
+  uint64_t address, bytes;
+  int operation;
+  uint64_t value[2];
+};
+
+template <class T>
+uint64_t perform(const Word& w) {
+  T* at = reinterpret_cast<T*>(w.address);
+  T value = static_cast<T>(w.value[0]), expected = static_cast<T>(w.value[1]);
+  switch (w.operation) {
+    case kLoad: return __atomic_load_n(at, __ATOMIC_SEQ_CST);
+    case kStore: __atomic_store_n(at, value, __ATOMIC_SEQ_CST); return 0;
+    case kAdd: return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);
+  }
+  __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  return expected;
+}
+
+class Machine final : public Executor {
+ public:
+  // Null: it cannot be reached.
+  static Machine* connect(const char* path) {
+    sockaddr_un to{};
+    to.sun_family = AF_UNIX;
+    if (strlen(path) >= sizeof to.sun_path) return nullptr;
+    strcpy(to.sun_path, path);
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd < 0 || ::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) != 0) {
+      if (fd >= 0) close(fd);
+      return nullptr;
+    }
+    auto* m = new Machine(fd);
+    sigset_t all, before;
+    sigfillset(&all);
+    for (int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, fault);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread([m] { m->receive(); }).detach();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return m;
+  }
+
+  bool send(Header h, const std::string& rest = "", int fd = -1) {
+    iovec parts[2] = {{&h, sizeof h}, {const_cast<char*>(rest.data()), rest.size()}};
+    msghdr m{};
+    m.msg_iov = parts;
+    m.msg_iovlen = 2;
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    if (fd >= 0) {
+      m.msg_control = control;
+      m.msg_controllen = sizeof control;
+      cmsghdr* c = CMSG_FIRSTHDR(&m);
+      c->cmsg_level = SOL_SOCKET;
+      c->cmsg_type = SCM_RIGHTS;
+      c->cmsg_len = CMSG_LEN(sizeof(int));
+      memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    }
+    return sendmsg(fd_, &m, MSG_NOSIGNAL) >= 0;
+  }
+
+  uint64_t load(const std::string& code, std::string* why) override {
+    const int fd = memfd_create("code-object", MFD_CLOEXEC);
+    if (fd < 0 || write(fd, code.data(), code.size()) != static_cast<ssize_t>(code.size())) {
+      if (fd >= 0) close(fd);
+      *why = "no memory for the code object";
+      return 0;
+    }
+    Header h{};
+    h.kind = kCode;
+    const uint64_t id = ask(h, "", fd, why);
+    close(fd);
+    return id;
+  }
+
+  void run(Context* context, uint64_t code, const std::string& kernel, const std::vector<char>& arguments, uint32_t grid, uint32_t block) override {
+    if (context->fault != 0) return;
+    Header h{};
+    h.kind = kLaunch;
+    {
+      Lock lock(state().mutex);
+      announce();
+      h.device = state().devices[static_cast<size_t>(context->device)]->physical;
+    }
+    h.own = context->device;
+    h.value[0] = code;
+    h.grid = grid, h.block = block;
+    std::string why;
+    if (ask(h, kernel + '\0' + std::string(arguments.data(), arguments.size()), -1, &why) != 0) return;
+    fprintf(stderr, "emulated runtime: device %d is lost: %s\n", context->device, why.c_str());
+    int none = 0;
+    context->fault.compare_exchange_strong(none, kLaunchFailed);
+  }
+
+  // Tells what memory the process has, and has no more. The state is locked.
+  void announce() {
+    std::map<uint64_t, uint64_t> now;  // by id, the address
+    for (auto& [base, r] : state().ranges) now[r.id] = base;
+    std::lock_guard<std::mutex> lock(known_mutex_);
+    for (auto it = known_.begin(); it != known_.end();) {
+      if (now.count(it->first) == 1) {
+        ++it;
+        continue;
+      }
+      Header h{};
+      h.kind = kForget;
+      h.address = it->second;
+      send(h);
+      it = known_.erase(it);
+    }
+    for (auto& [base, r] : state().ranges) {
+      if (!known_.emplace(r.id, base).second) continue;
+      Header h{};
+      h.kind = r.host() ? kHost : kDevice;
+      h.own = r.device;
+      h.address = base, h.bytes = r.bytes, h.offset = r.offset;
+      h.device = -1;
+      if (!r.host() && r.backing->device >= 0) h.device = state().devices[static_cast<size_t>(r.backing->device)]->physical;
+      if (!r.host()) h.value[0] = r.backing->uncached;
+      send(h, "", r.host() ? -1 : r.backing->fd);
+    }
+  }
+
+ private:
+  struct Pending {
+    bool answered = false;
+    int result = 0;
+    std::string text;
+  };
+
+  explicit Machine(int fd) : fd_(fd) {}
+
+  // Sends what has an answer, and waits for that. 0: why says why not; else the number of the question.
+  uint64_t ask(Header h, const std::string& rest, int fd, std::string* why) {
+    Pending p;
+    std::unique_lock<std::mutex> lock(mutex_);
+    const uint64_t id = ++last_;
+    pending_[id] = &p;
+    lock.unlock();
+    h.id = id;
+    const bool sent = send(h, rest, fd);
+    lock.lock();
+    if (sent) answers_.wait(lock, [&] { return p.answered || gone_; });
+    pending_.erase(id);
+    if (!p.answered) {
+      *why = "the machine of interpreted GPUs has ended";
+      return 0;
+    }
+    *why = p.text;
+    return p.result == 0 ? id : 0;
+  }
+
+  void receive() {
+    std::vector<char> buffer(64 << 10);
+    for (;;) {
+      const ssize_t n = recv(fd_, buffer.data(), buffer.size(), 0);
+      if (n < static_cast<ssize_t>(sizeof(Header))) break;
+      Header h;
+      memcpy(&h, buffer.data(), sizeof h);
+      if (h.kind == kAccess) {
+        access(h);
+        continue;
+      }
+      std::lock_guard<std::mutex> lock(mutex_);
+      auto it = pending_.find(h.id);
+      if (it == pending_.end()) continue;
+      it->second->answered = true;
+      it->second->result = h.result;
+      it->second->text.assign(buffer.data() + sizeof h, static_cast<size_t>(n) - sizeof h);
+      answers_.notify_all();
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    gone_ = true;
+    answers_.notify_all();
+  }
+
+  // A kernel accesses memory of this process. That it is gone loses the device.
+  void access(Header h) {
+    const Word w = {h.address, h.bytes, h.result, {h.value[0], h.value[1]}};
+    uint64_t old = 0;
+    Context* context = &state().devices[static_cast<size_t>(h.own)]->context;
+    guarded(context, "a kernel", [&] {
+      switch (w.bytes) {
+        case 1: old = perform<uint8_t>(w); break;
+        case 2: old = perform<uint16_t>(w); break;
+        case 4: old = perform<uint32_t>(w); break;
+        default: old = perform<uint64_t>(w);
+      }
+    });
+    Header answer{};
+    answer.kind = kValue;
+    answer.result = context->fault;
+    answer.value[0] = old;
+    send(answer);
+  }
+
+  const int fd_;
+  std::mutex mutex_, known_mutex_;
+  std::condition_variable answers_;
+  std::map<uint64_t, Pending*> pending_;
+  std::map<uint64_t, uint64_t> known_;
+  uint64_t last_ = 0;
+  bool gone_ = false;
+};
+
+Machine* machine() { return static_cast<Machine*>(g_executor); }
+
+}  // namespace
+
+int machine_connect(const char* arch) {
+  const char* path = getenv("HIP_EMULATED_MACHINE");
+  if (path == nullptr || *path == 0) return kSuccess;
+  Machine* m = Machine::connect(path);
+  Header h{};
+  h.kind = kHello;
+  if (m == nullptr || !m->send(h, arch)) {
+    fprintf(stderr, "emulated runtime: no machine of interpreted GPUs at %s\n", path);
+    return kNoDevice;
+  }
+  g_executor = m;
+  return kSuccess;
+}
+
+void machine_allocated(DevicePtr address, bool uncached) {
+  if (machine() == nullptr) return;
+  Lock lock(state().mutex);
+  if (const Range* r = range_of(address)) r->backing->uncached = uncached;
+  machine()->announce();
+}
+
+void machine_created(AllocationHandle handle, bool uncached) {
+  Lock lock(state().mutex);
+  if (Backing* b = memory_of(handle)) b->uncached = uncached;
+}
+
+void machine_mapped() {
+  if (machine() == nullptr) return;
+  Lock lock(state().mutex);
+  machine()->announce();
+}
