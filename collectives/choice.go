@@ -83,6 +83,9 @@ func (c *Comm) Choice(r Request, name string) (string, error) {
 	if q.Op == kernel.PreMulSum && q.Collective.Reduces() {
 		scaling.Call(&q.Request)
 	}
+	if q.Empty() {
+		q.Registered, q.InPlace = false, false
+	}
 	if q.Registered {
 		q.Reached = engine.ReachInputs | engine.ReachOutputs
 	}

@@ -79,12 +79,16 @@ func (j *job) inPlace(rank int, element uint64) bool {
 func (j *job) describe(r *Request, rank int, element uint64) {
 	r.Collective, r.Bytes, r.Count = j.collective, max(j.inCount, j.outCount)*element, uint64(j.count)
 	r.Type, r.Op, r.Root = j.dtype, j.op, j.root
-	r.InPlace = j.inPlace(rank, element)
+	r.InPlace = !r.Empty() && j.inPlace(rank, element)
 }
 
 // locate finds the exchanged memory of the buffers, and tells the request which of them there are.
 func (j *job) locate(c *comm.Communicator, rank int, call *engine.Call, element uint64) {
 	call.In, call.Out, call.Reached, call.NoCopies, call.NoWindow, call.NoPlace = engine.Buffer{}, engine.Buffer{}, 0, false, false, false
+	call.Registered = false
+	if call.Empty() {
+		return
+	}
 	// A rank without one of the buffers answers like those that have it.
 	if j.collective != Broadcast {
 		if m, offset, ok := c.Find(uintptr(j.input), j.inCount*element); ok {

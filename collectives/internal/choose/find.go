@@ -33,7 +33,10 @@ func Find(t *Tables, offered []*engine.Algorithm, q *engine.Query, name string) 
 		if a == nil {
 			return nil, nil, NoSuch(offered, name)
 		}
-		return a, t.launches(a, q), fits(a, q)
+		// A call of nothing reaches no memory of peers. It goes by the tables where the algorithm would need to.
+		if err := fits(a, q); err == nil || !q.Empty() {
+			return a, t.launches(a, q), err
+		}
 	}
 	if a, row := byRow(t.Program, offered, q, false); a != nil {
 		return a, row, nil

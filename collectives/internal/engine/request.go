@@ -44,6 +44,10 @@ type Request struct {
 	Device     string // "host", "cuda", "hip"
 }
 
+// Empty reports whether the call moves nothing. Its pointers mean nothing then, and may differ in kind from rank to rank: some
+// nil, some into exchanged memory.
+func (r *Request) Empty() bool { return r.Count == 0 && r.Collective != collective.Barrier }
+
 // Reach says which buffers of peers an algorithm reaches where they are.
 type Reach uint8
 
