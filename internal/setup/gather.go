@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,9 +24,18 @@ import (
 type recorder struct {
 	config config.Observe
 	rank   *observe.Rank
-	number int // of the job among those of this process
+	place  placeInJob
+	number int // of the job among those of this process that have no id
 	log    *slog.Logger
 	c      *traces.Collector
+	all    *together
+}
+
+// placeInJob is a rank of a job.
+type placeInJob struct {
+	job        string // its name, which is the same on all ranks
+	id         string // of jobs that the program makes, else ""; the same on all ranks, and no other job's
+	rank, size int
 }
 
 const (
@@ -36,16 +46,20 @@ const (
 	tagTraceGot framework.Tag = tagTrace + 1
 )
 
-// recorders counts them: a process may be in several jobs, as programs of NCCL are in one for each communicator.
+// recorders counts those of jobs without an id, which come one after the other.
 var recorders atomic.Int32
 
-func newRecorder(c config.Observe, o *observe.Rank, size int, log *slog.Logger) *recorder {
+func newRecorder(c config.Observe, o *observe.Rank, place placeInJob, log *slog.Logger) *recorder {
 	own := o.Own()
 	if own == nil || c.Trace == "" && !c.Report {
 		return nil
 	}
-	r := &recorder{config: c, rank: o, number: int(recorders.Add(1)), log: log, c: traces.NewCollector(own)}
-	r.c.Bound(share(size))
+	r := &recorder{config: c, rank: o, place: place, log: log, c: traces.NewCollector(own)}
+	if place.id == "" {
+		r.number = int(recorders.Add(1))
+	}
+	r.all = enter(r)
+	r.c.Bound(share(place.size))
 	r.c.Start()
 	return r
 }
@@ -64,18 +78,19 @@ func (r *recorder) end(boot *bootstrap.TCP) {
 	r.c.Stop()
 	r.c.Poll()
 	part := r.c.Part()
-	if part == nil || boot == nil {
+	if part == nil || boot == nil || boot.Err() != nil {
+		r.all.leave(r)
+		if part != nil && boot != nil {
+			r.write(traces.Assemble([]*traces.Part{part}), fmt.Sprintf(".rank-%d", boot.Rank()))
+		}
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), gatherLimit)
 	defer cancel()
 	switch {
-	case boot.Err() != nil:
-		r.write(traces.Assemble([]*traces.Part{part}), fmt.Sprintf(".rank-%d", boot.Rank()))
 	case boot.Rank() == 0:
-		t := traces.Assemble(r.gather(ctx, boot, part))
-		r.write(t, "")
-		r.report(t)
+		r.all.gather(r, part, func(others []int) []*traces.Part { return r.gather(ctx, boot, others) })
+	case r.all.give(r, part):
 	default:
 		if err := give(ctx, boot, part); err != nil {
 			r.log.Warn("rank 0 has not got this rank's part of the trace", "error", err)
@@ -97,13 +112,12 @@ func give(ctx context.Context, boot *bootstrap.TCP, part *traces.Part) error {
 	return err
 }
 
-// gather collects the parts of the ranks that come to their end in time.
-func (r *recorder) gather(ctx context.Context, boot *bootstrap.TCP, own *traces.Part) []*traces.Part {
+// gather collects the parts of the ranks of other processes that come to their end in time.
+func (r *recorder) gather(ctx context.Context, boot *bootstrap.TCP, others []int) []*traces.Part {
 	parts := make([]*traces.Part, boot.Size())
 	errs := make([]error, boot.Size())
-	parts[0] = own
 	var all sync.WaitGroup
-	for rank := 1; rank < boot.Size(); rank++ {
+	for _, rank := range others {
 		all.Go(func() {
 			p, err := boot.Recv(ctx, rank, tagTrace)
 			if err == nil {
@@ -118,12 +132,12 @@ func (r *recorder) gather(ctx context.Context, boot *bootstrap.TCP, own *traces.
 	var got []*traces.Part
 	var missing []int
 	var why error
-	for rank, p := range parts {
-		if p == nil {
+	for _, rank := range others {
+		if parts[rank] == nil {
 			missing, why = append(missing, rank), errs[rank]
 			continue
 		}
-		got = append(got, p)
+		got = append(got, parts[rank])
 	}
 	if len(missing) > 0 {
 		r.log.Warn("the trace is without the records of ranks that have not closed their job", "ranks", fmt.Sprint(missing), "error", why)
@@ -141,9 +155,14 @@ func (r *recorder) write(t *traces.Trace, suffix string) {
 	}
 }
 
-// file is where a trace goes; that of a second job of the process has a number.
+// file is where a trace goes. That of a job which the program makes has the job's id in its name, since the ranks 0 of several such jobs may be
+// in several processes; that of a second job of the process has a number.
 func (r *recorder) file(suffix string) string {
 	name := strings.ReplaceAll(r.config.Trace, "%n", "0")
+	if r.place.id != "" {
+		kind := filepath.Ext(name)
+		name = strings.TrimSuffix(name, kind) + "-" + r.place.id + kind
+	}
 	if r.number > 1 {
 		name += fmt.Sprintf(".%d", r.number)
 	}

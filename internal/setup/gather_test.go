@@ -10,6 +10,7 @@ import (
 func TestFilesOfTraces(t *testing.T) {
 	for want, r := range map[string]recorder{
 		"a.perfetto":          {number: 1, config: config.Observe{Trace: "a.perfetto"}},
+		"a-5f.perfetto":       {place: placeInJob{id: "5f"}, config: config.Observe{Trace: "a.perfetto"}},
 		"a-0.perfetto.2":      {number: 2, config: config.Observe{Trace: "a-%n.perfetto"}},
 		"a.perfetto.3.rank-5": {number: 3, config: config.Observe{Trace: "a.perfetto"}},
 	} {

@@ -3,6 +3,7 @@ package setup
 import (
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"slices"
@@ -36,6 +37,12 @@ func (j *Job) observe(p *Plan, boot *bootstrap.Config) {
 			host = strings.TrimSpace(string(id))
 		}
 	}
+	id := ""
+	if p.Place != nil { // the variables describe the job in which this one is, if any
+		job := p.Place.ID.Job()
+		id = hex.EncodeToString(job[:4])
+		name += "-" + id
+	}
 	j.Observer, err = observe.Open(observe.Facts{
 		Job: name, Rank: boot.Rank, Size: boot.Size, Local: local, HostID: host, Getenv: p.Getenv,
 		On: p.Config.Observe.Trace != "" || p.Config.Observe.Report,
@@ -43,7 +50,7 @@ func (j *Job) observe(p *Plan, boot *bootstrap.Config) {
 	if err != nil {
 		p.Log.Warn("the rank cannot be observed", "error", err)
 	}
-	j.recorder = newRecorder(p.Config.Observe, j.Observer, boot.Size, p.Log)
+	j.recorder = newRecorder(p.Config.Observe, j.Observer, placeInJob{name, id, boot.Rank, boot.Size}, p.Log)
 	j.Observer.Life(observe.Join|observe.Begin, framework.NoPeer)
 }
 

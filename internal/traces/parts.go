@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/observe"
@@ -37,6 +38,27 @@ func (c *Collector) Part() *Part {
 		return p
 	}
 	return nil
+}
+
+// Rank is the number of its rank; -1: it has none.
+func (p *Part) Rank() int {
+	if len(p.trace.Ranks) == 0 {
+		return -1
+	}
+	return p.trace.Ranks[0].Rank
+}
+
+// Copy is the part for Assemble, where the part itself is wanted once more.
+func (p *Part) Copy() *Part {
+	c := *p
+	c.trace = &Trace{Job: p.trace.Job}
+	for _, r := range p.trace.Ranks {
+		x := *r
+		x.Calls, x.Moments, x.Triggers = slices.Clone(r.Calls), slices.Clone(r.Moments), slices.Clone(r.Triggers)
+		x.Transfers, x.Puts, x.Waits = slices.Clone(r.Transfers), slices.Clone(r.Puts), slices.Clone(r.Waits)
+		c.trace.Ranks = append(c.trace.Ranks, &x)
+	}
+	return &c
 }
 
 // Encode is the part as bytes.
@@ -94,7 +116,7 @@ func DecodePart(b []byte, records int) (*Part, error) {
 	return p, nil
 }
 
-// Assemble makes one trace of parts of one job, with the clock of rank 0.
+// Assemble makes one trace of parts of one job, with the clock of rank 0. It changes the parts.
 func Assemble(parts []*Part) *Trace {
 	t := &Trace{}
 	clocks := map[string]observe.Clock{}
