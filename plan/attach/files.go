@@ -17,32 +17,45 @@ type Source struct {
 	Unverified bool // plans need not be right
 }
 
-// Read reads the plans of all sources, those of a folder by name. A plan that its check does not call right is an error,
-// unless its source says otherwise.
-func Read(sources []Source) ([]*schema.Plan, error) {
-	var plans []*schema.Plan
-	names := map[string]string{}
+// each calls f for the plans of all sources, those of a folder by name.
+func each(sources []Source, f func(s Source, file string, p *schema.Plan) error) error {
 	for _, s := range sources {
 		files, err := s.files()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, file := range files {
 			p, err := schema.ReadFile(file)
+			if err == nil {
+				err = f(s, file, p)
+			}
 			if err != nil {
-				return nil, err
+				return err
 			}
-			if other := names[p.Name]; other != "" {
-				return nil, fmt.Errorf("%w: %s and %s: two plans have the name %s", framework.ErrInvalid, other, file, p.Name)
-			}
-			names[p.Name] = file
-			if !s.Unverified {
-				if got := verify.Known(p); got.Verdict != verify.Right {
-					return nil, fmt.Errorf("%w: %s: the plan is not right, but %s: %s; expected a right one, or `unverified: true`", framework.ErrInvalid, file, got.Verdict, got.Reason)
-				}
-			}
-			plans = append(plans, p)
 		}
+	}
+	return nil
+}
+
+// Read reads the plans of all sources, those of a folder by name. A plan that its check does not call right is an error,
+// unless its source says otherwise.
+func Read(sources []Source) (plans []*schema.Plan, err error) {
+	names := map[string]string{}
+	err = each(sources, func(s Source, file string, p *schema.Plan) error {
+		if other := names[p.Name]; other != "" {
+			return fmt.Errorf("%w: %s and %s: two plans have the name %s", framework.ErrInvalid, other, file, p.Name)
+		}
+		names[p.Name] = file
+		if !s.Unverified {
+			if got := verify.Known(p); got.Verdict != verify.Right {
+				return fmt.Errorf("%w: %s: the plan is not right, but %s: %s; expected a right one, or `unverified: true`", framework.ErrInvalid, file, got.Verdict, got.Reason)
+			}
+		}
+		plans = append(plans, p)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return plans, nil
 }
@@ -50,20 +63,11 @@ func Read(sources []Source) ([]*schema.Plan, error) {
 // Names says which source has the plan of a name. It checks no plan.
 func Names(sources []Source) (map[string]Source, error) {
 	names := map[string]Source{}
-	for _, s := range sources {
-		files, err := s.files()
-		if err != nil {
-			return nil, err
-		}
-		for _, file := range files {
-			p, err := schema.ReadFile(file)
-			if err != nil {
-				return nil, err
-			}
-			names[p.Name] = Source{Path: file, Unverified: s.Unverified}
-		}
-	}
-	return names, nil
+	err := each(sources, func(s Source, file string, p *schema.Plan) error {
+		names[p.Name] = Source{Path: file, Unverified: s.Unverified}
+		return nil
+	})
+	return names, err
 }
 
 func (s Source) files() ([]string, error) {

@@ -108,16 +108,11 @@ func (f *checkFlags) verify(ctx context.Context, env *verb.Env, g *group, cases 
 	})
 	if err == nil && len(f.parsed) == 0 && f.most == 0 {
 		line.Show("operators for inference")
-		for _, check := range []func(context.Context, *group, func(string)) (right, wrong int, err error){operators, experts} {
-			right, wrong, stopped := check(ctx, g, func(why string) {
-				line.Clear()
-				fmt.Fprintf(env.Stdout, "FAIL rank %d: %s\n", g.Rank(), why)
-			})
-			passed, failed = passed+right, failed+wrong
-			if err = stopped; err != nil {
-				break
-			}
-		}
+		right, wrong, stopped := operators(ctx, g, func(why string) {
+			line.Clear()
+			fmt.Fprintf(env.Stdout, "FAIL rank %d: %s\n", g.Rank(), why)
+		})
+		passed, failed, err = passed+right, failed+wrong, stopped
 	}
 	line.Clear()
 	if g.Rank() == 0 {

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/bench"
@@ -15,27 +17,44 @@ import (
 	"github.com/mscclpp-go/mscclpp/inference/moe/moetest"
 )
 
-// operators checks those for inference against float64, and returns how many calls were right and wrong. Where ranks do not share
-// memory, or have no kernels for them, there is nothing to check.
+// family is a kind of operators for inference, ready to be checked.
+type family struct {
+	trials int
+	bytes  int                                                // that a trial takes at most
+	call   func(n int, m viewed) (sum uint64, why, err error) // why: the result is wrong; sum: the same on all ranks
+	close  func() error
+}
+
+// families make them. Where ranks do not share memory, or have no kernels for them, there is nothing to check.
+var families = map[string]func(ctx context.Context, g *group) (*family, error){"operators for inference": norms, "experts": experts}
+
+// operators checks those for inference against float64, and returns how many calls were right and wrong.
 func operators(ctx context.Context, g *group, failed func(why string)) (right, wrong int, err error) {
-	w, err := inference.New(ctx, g.job.World, inference.Options{})
-	if errors.Is(err, framework.ErrUnavailable) || errors.Is(err, framework.ErrUnsupported) {
-		g.job.World.Log().Info("operators for inference are not checked", "because", err)
-		return 0, 0, nil
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		f, err := families[name](ctx, g)
+		if errors.Is(err, framework.ErrUnavailable) || errors.Is(err, framework.ErrUnsupported) {
+			g.job.World.Log().Info(name+" are not checked", "because", err)
+			continue
+		}
+		if err != nil {
+			return right, wrong, err
+		}
+		r, w, err := f.check(ctx, g, failed)
+		right, wrong = right+r, wrong+w
+		if err = errors.Join(err, f.close()); err != nil {
+			return right, wrong, err
+		}
 	}
+	return right, wrong, nil
+}
+
+func (f *family) check(ctx context.Context, g *group, failed func(why string)) (right, wrong int, err error) {
+	m, err := g.Alloc(int64(f.bytes), false)
 	if err != nil {
 		return 0, 0, err
 	}
-	bytes := 0
-	for _, t := range inferencetest.Trials() {
-		bytes = max(bytes, t.Bytes())
-	}
-	m, err := g.Alloc(int64(bytes), false)
-	if err != nil {
-		return 0, 0, errors.Join(err, w.Close())
-	}
-	for i, t := range inferencetest.Trials() {
-		sum, why, err := g.operate(w, t, viewed{m}, uint64(i))
+	for n := range f.trials {
+		sum, why, err := f.call(n, viewed{m})
 		if err != nil {
 			return right, wrong, err
 		}
@@ -52,48 +71,43 @@ func operators(ctx context.Context, g *group, failed func(why string)) (right, w
 			failed(why.Error())
 		}
 	}
-	return right, wrong, w.Close()
+	return right, wrong, nil
 }
 
-// experts checks dispatch and combine, where there are kernels for them, and returns how many calls were right and wrong.
-func experts(ctx context.Context, g *group, failed func(why string)) (right, wrong int, err error) {
-	b, err := moe.New(ctx, g.job.World, moetest.Options())
-	if errors.Is(err, framework.ErrUnavailable) || errors.Is(err, framework.ErrUnsupported) {
-		g.job.World.Log().Info("experts are not checked", "because", err)
-		return 0, 0, nil
-	}
+// norms are all-reduce with residual, norm and quantization.
+func norms(ctx context.Context, g *group) (*family, error) {
+	w, err := inference.New(ctx, g.job.World, inference.Options{})
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	bytes, runs := 0, make([]moetest.Run, len(moetest.Trials()))
+	trials := inferencetest.Trials()
+	f := &family{trials: len(trials), close: w.Close}
+	for _, t := range trials {
+		f.bytes = max(f.bytes, t.Bytes())
+	}
+	f.call = func(n int, m viewed) (uint64, error, error) { return g.operate(w, trials[n], m, uint64(n)) }
+	return f, nil
+}
+
+// experts are dispatch and combine.
+func experts(ctx context.Context, g *group) (*family, error) {
+	b, err := moe.New(ctx, g.job.World, moetest.Options())
+	if err != nil {
+		return nil, err
+	}
+	f := &family{trials: len(moetest.Trials()), close: b.Close}
+	runs := make([]moetest.Run, f.trials)
 	for i, t := range moetest.Trials() {
 		runs[i] = moetest.Run{Trial: t, Rank: g.Rank(), Ranks: g.Size(), Seed: uint64(i), Handle: b.HandleBytes()}
-		bytes = max(bytes, runs[i].Bytes())
+		f.bytes = max(f.bytes, runs[i].Bytes())
 	}
-	m, err := g.Alloc(int64(bytes), false)
-	if err != nil {
-		return 0, 0, errors.Join(err, b.Close())
-	}
-	for _, r := range runs {
-		r.Memory = viewed{m}
+	f.call = func(n int, m viewed) (uint64, error, error) {
+		r := runs[n]
+		r.Memory = m
 		why, err := g.route(b, r)
-		if err != nil {
-			return right, wrong, err
-		}
-		ok, err := g.agreed(ctx, 0, why)
-		if err != nil {
-			return right, wrong, err
-		}
-		if ok {
-			right++
-			continue
-		}
-		wrong++
-		if why != nil {
-			failed(why.Error())
-		}
+		return 0, why, err
 	}
-	return right, wrong, b.Close()
+	return f, nil
 }
 
 // route makes the calls of a trial; why says that a result is wrong.
