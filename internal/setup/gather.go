@@ -28,7 +28,8 @@ type recorder struct {
 	number int // of the job among those of this process that have no id
 	log    *slog.Logger
 	c      *traces.Collector
-	all    *together
+	self   *member
+	all    *together // the ranks of the job in this process
 }
 
 // placeInJob is a rank of a job.
@@ -58,7 +59,8 @@ func newRecorder(c config.Observe, o *observe.Rank, place placeInJob, log *slog.
 	if place.id == "" {
 		r.number = int(recorders.Add(1))
 	}
-	r.all = enter(r)
+	r.self = &member{rank: place.rank, size: place.size, now: r.part, write: r.finish}
+	r.all = enter(place.job+"\x00"+place.id, r.self)
 	r.c.Bound(share(place.size))
 	r.c.Start()
 	return r
@@ -76,10 +78,9 @@ func (r *recorder) end(boot *bootstrap.TCP) {
 		r.rank.Fail(boot.Err()) // the goroutine that notes this may not have come to it
 	}
 	r.c.Stop()
-	r.c.Poll()
-	part := r.c.Part()
+	part := r.part()
 	if part == nil || boot == nil || boot.Err() != nil {
-		r.all.leave(r)
+		r.all.leave(r.self)
 		if part != nil && boot != nil {
 			r.write(traces.Assemble([]*traces.Part{part}), fmt.Sprintf(".rank-%d", boot.Rank()))
 		}
@@ -89,12 +90,26 @@ func (r *recorder) end(boot *bootstrap.TCP) {
 	defer cancel()
 	switch {
 	case boot.Rank() == 0:
-		r.all.gather(r, part, func(others []int) []*traces.Part { return r.gather(ctx, boot, others) })
-	case r.all.give(r, part):
+		r.all.gather(r.self, part, func(others []int) []*traces.Part { return r.gather(ctx, boot, others) })
+	case r.all.give(r.self, part):
 	default:
 		if err := give(ctx, boot, part); err != nil {
 			r.log.Warn("rank 0 has not got this rank's part of the trace", "error", err)
 		}
+	}
+}
+
+// part is what the rank has written so far.
+func (r *recorder) part() *traces.Part {
+	r.c.Poll()
+	return r.c.Part()
+}
+
+// finish writes the trace of the job, and reports once it has all ranks.
+func (r *recorder) finish(t *traces.Trace, all bool) {
+	r.write(t, "")
+	if all {
+		r.report(t)
 	}
 }
 

@@ -9,10 +9,18 @@ import (
 // together is the ranks of one job in this process. One thread may close them one after the other, so they do not wait for each other: each
 // leaves its part here, and the last one writes the trace.
 type together struct {
-	live     map[*recorder]bool
+	job      string
+	live     map[*member]bool
 	parts    []*traces.Part // of those that have ended, and of ranks of other processes
-	root     *recorder      // of rank 0, if that is here
+	root     *member        // rank 0, if that is here
 	gathered bool           // rank 0 has the parts of other processes
+}
+
+// member is a rank of this process that is recorded.
+type member struct {
+	rank, size int
+	now        func() *traces.Part             // its part so far; nil: there is none
+	write      func(t *traces.Trace, all bool) // of rank 0
 }
 
 // here has the jobs of which a rank is in this process, by their names.
@@ -21,41 +29,38 @@ var here = struct {
 	jobs map[string]*together
 }{jobs: map[string]*together{}}
 
-// key tells jobs apart.
-func (p *placeInJob) key() string { return p.job + "\x00" + p.id }
-
 // enter adds a rank to those of its job.
-func enter(r *recorder) *together {
+func enter(job string, r *member) *together {
 	here.Lock()
 	defer here.Unlock()
-	t := here.jobs[r.place.key()]
+	t := here.jobs[job]
 	if t == nil {
-		t = &together{live: map[*recorder]bool{}}
-		here.jobs[r.place.key()] = t
+		t = &together{job: job, live: map[*member]bool{}}
+		here.jobs[job] = t
 	}
 	t.live[r] = true
-	if r.place.rank == 0 {
+	if r.rank == 0 {
 		t.root = r
 	}
 	return t
 }
 
 // leave takes a rank away that gives its part to no other one.
-func (t *together) leave(r *recorder) {
+func (t *together) leave(r *member) {
 	here.Lock()
 	defer here.Unlock()
 	t.remove(r)
 }
 
-func (t *together) remove(r *recorder) {
+func (t *together) remove(r *member) {
 	delete(t.live, r)
-	if len(t.live) == 0 && here.jobs[r.place.key()] == t {
-		delete(here.jobs, r.place.key())
+	if len(t.live) == 0 && here.jobs[t.job] == t {
+		delete(here.jobs, t.job)
 	}
 }
 
 // give leaves the part of a rank for rank 0, if that is in this process.
-func (t *together) give(r *recorder, part *traces.Part) bool {
+func (t *together) give(r *member, part *traces.Part) bool {
 	here.Lock()
 	defer here.Unlock()
 	t.remove(r)
@@ -69,18 +74,18 @@ func (t *together) give(r *recorder, part *traces.Part) bool {
 }
 
 // gather adds the part of rank 0, and those of the ranks of other processes, for which it waits.
-func (t *together) gather(r *recorder, part *traces.Part, wait func(others []int) []*traces.Part) {
+func (t *together) gather(r *member, part *traces.Part, wait func(others []int) []*traces.Part) {
 	here.Lock()
 	inside := map[int]bool{0: true}
 	for x := range t.live {
-		inside[x.place.rank] = true
+		inside[x.rank] = true
 	}
 	for _, p := range t.parts {
 		inside[p.Rank()] = true
 	}
 	here.Unlock()
 	var others []int
-	for rank := range r.place.size {
+	for rank := range r.size {
 		if !inside[rank] {
 			others = append(others, rank)
 		}
@@ -96,9 +101,7 @@ func (t *together) gather(r *recorder, part *traces.Part, wait func(others []int
 // write writes the trace, and again once a rank of this process has ended later: it may be that it never does.
 func (t *together) write() {
 	if len(t.live) == 0 {
-		trace := traces.Assemble(t.parts)
-		t.root.write(trace, "")
-		t.root.report(trace)
+		t.root.write(traces.Assemble(t.parts), true)
 		return
 	}
 	var parts []*traces.Part
@@ -106,10 +109,9 @@ func (t *together) write() {
 		parts = append(parts, p.Copy())
 	}
 	for x := range t.live {
-		x.c.Poll()
-		if p := x.c.Part(); p != nil {
+		if p := x.now(); p != nil {
 			parts = append(parts, p)
 		}
 	}
-	t.root.write(traces.Assemble(parts), "")
+	t.root.write(traces.Assemble(parts), false)
 }
