@@ -2,6 +2,7 @@ package moe
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"unsafe"
@@ -18,8 +19,8 @@ func kernelOf(algorithm string) ownkernel.Kernel {
 	return ownkernel.Kernel{Family: "moe", Algorithm: algorithm, Symbol: "mscclpp_moe_" + algorithm, Purpose: "experts", Layout: layout(), Images: image.Images}
 }
 
-// New makes a buffer. It is collective. ErrUnavailable: not all ranks reach each other's memory, or there are no kernels for the
-// device.
+// New makes a buffer. It is collective. Where not all ranks reach each other's memory, those on the host are joined by port channels, which calls
+// look the same over. ErrUnavailable: there are none, or no kernels for the device.
 func New(ctx context.Context, c *comm.Communicator, o Options) (*Buffer, error) {
 	b := &Buffer{comm: c, options: o, host: c.Device().Info().Device == framework.Host, number: waitMark | waitNumber.Add(1)&waitMask}
 	mistake := o.Check(c.Size())
@@ -32,11 +33,15 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Buffer, error) 
 	if err := b.agree(ctx, mistake); err != nil {
 		return nil, err
 	}
-	if err := ownmemory.Reach(ctx, c, "buffer"); err != nil {
+	apart, err := ownmemory.Apart(ctx, c)
+	if err != nil {
 		return nil, err
 	}
+	if apart != nil && (!b.host || !c.Offers(framework.KindPort)) {
+		return nil, fmt.Errorf("%w: buffer: expected that all ranks reach each other's memory, or port channels between ranks on the host: %w", framework.ErrUnavailable, apart)
+	}
 	b.local = o.Local(c.Size())
-	if err := b.open(ctx); err != nil {
+	if err := b.open(ctx, apart != nil); err != nil {
 		return nil, errors.Join(fmt.Errorf("buffer: %w", err), b.release())
 	}
 	b.list(b.Close)
@@ -62,16 +67,28 @@ func (b *Buffer) agree(ctx context.Context, mistake error) error {
 }
 
 // open makes the memory. Where rows arrive every word is the sentinel.
-func (b *Buffer) open(ctx context.Context) (err error) {
+func (b *Buffer) open(ctx context.Context, apart bool) (err error) {
 	n := b.comm.Size()
 	p, size := b.options.arrange(n)
+	if apart && size > mostOverPorts {
+		return invalid("buffer", "%d bytes for ranks that do not share memory: expected at most %d, with fewer tokens or shorter rows", size, uint64(mostOverPorts))
+	}
 	if b.memory, err = ownmemory.New(b.comm, size); err != nil {
 		return err
 	}
 	if err := ownmemory.Fill(b.comm.Device(), b.memory.Addr()+uintptr(p.Rows), size-p.Rows); err != nil {
 		return err
 	}
-	peers, err := b.memory.Exchange(ctx)
+	var peers []byte
+	if apart {
+		var at []uintptr
+		at, err = b.openNetwork(ctx, size)
+		for _, addr := range at {
+			peers = binary.LittleEndian.AppendUint64(peers, uint64(addr))
+		}
+	} else {
+		peers, err = b.memory.Exchange(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -105,5 +122,5 @@ func (b *Buffer) Close() error {
 }
 
 func (b *Buffer) release() error {
-	return errors.Join(b.memory.Close(), b.code[0].Close(), b.code[1].Close())
+	return errors.Join(b.net.close(), b.memory.Close(), b.code[0].Close(), b.code[1].Close())
 }

@@ -103,6 +103,8 @@ func TestTroubleOnEmulatedGPUs(t *testing.T) {
 		"has begun a call with another format or other sizes":          func(r int, _ *moetest.Trial, c *moe.DispatchCall) { c.Hidden -= 8 * r },
 	} {
 		var mu sync.Mutex
+		var ready sync.WaitGroup // a rank that fails ends what others prepare
+		ready.Add(2)
 		named := false
 		ranktest.OnEmulatedGPUs(t, 2, func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error {
 			b, err := moe.New(ctx, c, moetest.Options())
@@ -121,10 +123,9 @@ func TestTroubleOnEmulatedGPUs(t *testing.T) {
 				return err
 			}
 			change(c.Rank(), &x, call)
-			if err := b.Dispatch(call); err != nil {
-				return err
-			}
-			if err = errors.Join(c.Settle(ctx, 0), c.Check()); err == nil {
+			ready.Done()
+			ready.Wait()
+			if err = errors.Join(b.Dispatch(call), c.Settle(ctx, 0), c.Check()); err == nil {
 				select { // the other rank says so
 				case <-c.Done():
 				case <-time.After(10 * time.Second):

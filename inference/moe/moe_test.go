@@ -86,34 +86,42 @@ func TestTwoCallsAtOnce(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		for round := range 4 {
-			var runs [2]moetest.Run
-			var calls [2]*moe.DispatchCall
-			for i := range runs {
-				runs[i] = run(c, b, moetest.Trials()[i+1], uint64(10*round+i))
-				if calls[i], err = runs[i].Dispatch(); err != nil {
-					return err
-				}
-				calls[i].Phase = moe.Send
-				if err := b.Dispatch(calls[i]); err != nil {
-					return err
-				}
-			}
-			for k := range runs {
-				i := (k + round) % 2
-				calls[i].Phase = moe.Receive
-				if err := errors.Join(b.Dispatch(calls[i]), runs[i].CheckDispatch()); err != nil {
-					return err
-				}
-			}
-			for i := range runs {
-				if err := errors.Join(combine(b, runs[i]), runs[i].CheckCombine()); err != nil {
-					return err
-				}
-			}
+		if err := twoAtOnce(c, b); err != nil {
+			return err
 		}
 		return b.Close()
 	})
+}
+
+func twoAtOnce(c *comm.Communicator, b *moe.Buffer) error {
+	for round := range 4 {
+		var runs [2]moetest.Run
+		var calls [2]*moe.DispatchCall
+		var err error
+		for i := range runs {
+			runs[i] = run(c, b, moetest.Trials()[i+1], uint64(10*round+i))
+			if calls[i], err = runs[i].Dispatch(); err != nil {
+				return err
+			}
+			calls[i].Phase = moe.Send
+			if err := b.Dispatch(calls[i]); err != nil {
+				return err
+			}
+		}
+		for k := range runs {
+			i := (k + round) % 2
+			calls[i].Phase = moe.Receive
+			if err := errors.Join(b.Dispatch(calls[i]), runs[i].CheckDispatch()); err != nil {
+				return err
+			}
+		}
+		for i := range runs {
+			if err := errors.Join(combine(b, runs[i]), runs[i].CheckCombine()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // The limits: 512 experts of which a token takes 16.

@@ -94,6 +94,10 @@ func (o Options) Bytes(ranks int) uint64 {
 	return size
 }
 
+// NetworkBytes is how much memory a buffer takes at most on each of so many ranks that do not all reach each other's memory: what goes to
+// other ranks has a place of its own there.
+func (o Options) NetworkBytes(ranks int) uint64 { return 2 * o.Bytes(ranks) }
+
 // HandleBytes is how much memory the records of a dispatch take, which combine needs.
 func (o Options) HandleBytes(ranks int) uint64 {
 	n := uint64(ranks)

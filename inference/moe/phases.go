@@ -33,12 +33,19 @@ func (b *Buffer) fits(kind int, phase Phase, ticket uint64) error {
 // note keeps what the next phases have to fit, of a launch that was made. It returns the ticket.
 func (b *Buffer) note(kind int, phase Phase, ticket uint64, captured bool) uint64 {
 	if phase == Receive {
-		b.recent[kind][ticket%2].open = false
+		sent := &b.recent[kind][ticket%2]
+		sent.open = false
+		if b.net != nil {
+			sent.received = b.net.receives
+		}
 		return ticket
 	}
 	b.issued[kind]++
 	ticket = b.issued[kind]
 	b.recent[kind][ticket%2] = between{ticket: ticket, sizes: b.args.sizes(), open: phase == Send, captured: captured}
+	if b.net != nil {
+		b.recent[kind][ticket%2].order, b.recent[kind][ticket%2].received = b.net.sends, b.net.receives
+	}
 	return ticket
 }
 

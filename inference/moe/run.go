@@ -97,10 +97,24 @@ func (b *Buffer) call(kind int, phase Phase, ticket *uint64, units int, s device
 			return err
 		}
 	}
-	l := b.shape(kind, units)
-	l.Stream, b.used = s, true
+	launch := func() error {
+		l := b.shape(kind, units)
+		l.Stream, b.used = s, true
+		if err := k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)); err != nil {
+			return err
+		}
+		return b.outcome(op)
+	}
 	b.running.Store(true)
-	err = k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
+	if b.net == nil {
+		err = launch()
+	} else {
+		flags := a.Flags &^ (sendPhase | receivePhase)
+		err = b.carry(kind, phase, *ticket, func(phase uint32) error {
+			a.Flags = flags | phase
+			return launch()
+		})
+	}
 	b.running.Store(false)
 	if err == nil {
 		*ticket = b.note(kind, phase, *ticket, captured)
@@ -108,10 +122,7 @@ func (b *Buffer) call(kind int, phase Phase, ticket *uint64, units int, s device
 	if marks {
 		err = errors.Join(err, b.order.Record())
 	}
-	if err != nil {
-		return err
-	}
-	return b.outcome(op)
+	return err
 }
 
 // signature is a hash of what all ranks must have in common: the kernel compares it.

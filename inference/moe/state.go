@@ -25,6 +25,7 @@ type Buffer struct {
 	mu     sync.Mutex
 	code   [2]ownkernel.Kernel
 	memory *ownmemory.Memory
+	net    *network // nil: the ranks reach each other\'s memory
 	args   moeArgs
 	order  streamorder.Order
 	used   bool
@@ -40,6 +41,16 @@ type between struct {
 	sizes    sizes
 	open     bool // the receive is still to come
 	captured bool // into a graph, which may be thrown away
+
+	order, received uint64 // over a network: its number among sends, and among receives
+}
+
+// Bytes is how much memory the buffer takes on this rank at most.
+func (b *Buffer) Bytes() uint64 {
+	if b.net != nil {
+		return b.options.NetworkBytes(b.comm.Size())
+	}
+	return b.options.Bytes(b.comm.Size())
 }
 
 // HandleBytes is how much memory the records of a dispatch take, which combine needs.

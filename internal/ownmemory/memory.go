@@ -24,14 +24,20 @@ type Memory struct {
 
 // Reach refuses ranks that do not share memory, before anything is set up for an operator. Collective.
 func Reach(ctx context.Context, c *comm.Communicator, operator string) error {
-	if c.Size() == 1 {
-		return nil
-	}
-	found, err := c.ReachAll(ctx)
-	if err == nil && found.Apart != nil {
-		err = fmt.Errorf("%w: %s: expected that all ranks reach each other's memory: %w", framework.ErrUnavailable, operator, found.Apart)
+	apart, err := Apart(ctx, c)
+	if err == nil && apart != nil {
+		err = fmt.Errorf("%w: %s: expected that all ranks reach each other's memory: %w", framework.ErrUnavailable, operator, apart)
 	}
 	return err
+}
+
+// Apart says why not all ranks share memory, the same on all of them; nil: they do. Collective.
+func Apart(ctx context.Context, c *comm.Communicator) (apart, err error) {
+	if c.Size() == 1 {
+		return nil, nil
+	}
+	found, err := c.ReachAll(ctx)
+	return found.Apart, err
 }
 
 // New allocates memory that the ranks are to open to each other.
@@ -42,6 +48,9 @@ func New(c *comm.Communicator, size uint64) (*Memory, error) {
 
 // Addr is where the memory of this rank begins.
 func (m *Memory) Addr() uintptr { return m.open.Addr() }
+
+// Opened is the memory of this rank, for channels.
+func (m *Memory) Opened() *comm.Memory { return m.open }
 
 // Exchange opens the memory, and returns the addresses of that of all ranks, as kernels read them. Collective.
 func (m *Memory) Exchange(ctx context.Context) (peers []byte, err error) {

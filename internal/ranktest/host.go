@@ -13,10 +13,12 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/transports/shm"
+	"github.com/mscclpp-go/mscclpp/transports/tcp"
 )
 
 const patience = 3 * time.Minute
@@ -42,8 +44,8 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// open makes one rank's communicator over an embedded shm transport.
-func open(ctx context.Context, boot *bootstrap.Local, o comm.Options) (*comm.Communicator, func() error, error) {
+// open makes one rank's communicator over an embedded shm transport, and others behind it.
+func open(ctx context.Context, boot *bootstrap.Local, o comm.Options, more ...framework.Transport) (*comm.Communicator, func() error, error) {
 	dev, err := host.Open(host.Prefault(1 << 20))
 	if err != nil {
 		return nil, nil, err
@@ -59,6 +61,13 @@ func open(ctx context.Context, boot *bootstrap.Local, o comm.Options) (*comm.Com
 		return nil, nil, err
 	}
 	o.Device, o.Transports = dev, []*comm.Transport{t}
+	for _, inner := range more {
+		other, err := comm.NewTransport(ctx, inner, "embedded")
+		if err != nil {
+			return nil, nil, err
+		}
+		o.Transports = append(o.Transports, other)
+	}
 	c, err := comm.New(ctx, boot, o)
 	if err != nil {
 		return nil, nil, err
@@ -84,6 +93,30 @@ func JobWith(t testing.TB, n int, o comm.Options, f func(ctx context.Context, c 
 	t.Helper()
 	ranks(t, n, func(ctx context.Context, r int, boot *bootstrap.Local) error {
 		c, closeAll, err := open(ctx, boot, o)
+		if err != nil {
+			return err
+		}
+		if err = f(ctx, c); err != nil {
+			c.Abort(err)
+		}
+		return errors.Join(err, closeAll(), boot.Close())
+	})
+}
+
+// OverHosts is JobWith for ranks that say they are on several hosts, one name for each, with sockets between them. Drive says who drives these, as
+// the configuration of tcp does: "rank", or "plugin" for a proxy like that of an adapter.
+func OverHosts(t testing.TB, hosts []string, drive string, o comm.Options, f func(ctx context.Context, c *comm.Communicator) error) {
+	t.Helper()
+	ranks(t, len(hosts), func(ctx context.Context, r int, boot *bootstrap.Local) error {
+		config := tcp.Config{}.Defaults()
+		config.Drive = drive
+		sockets, err := tcp.New(config)
+		if err != nil {
+			return err
+		}
+		mine := o
+		mine.Facts = framework.Facts{Host: hosts[r], NUMA: -1}
+		c, closeAll, err := open(ctx, boot, mine, sockets)
 		if err != nil {
 			return err
 		}
