@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 )
@@ -17,6 +18,7 @@ type Flows struct {
 	tried  bool
 	w      *Writer
 	kinds  map[string]uint16 // numbers of the names of transports
+	loops  int               // so far
 }
 
 // Flows gives the channels of a communicator a writer. It takes a ring when something is written first.
@@ -28,6 +30,17 @@ func (r *Rank) Flows(comm string) *Flows {
 	defer r.mu.Unlock()
 	r.flowing = true
 	return &Flows{rank: r, comm: comm}
+}
+
+// Loop returns the writer of a loop that performs what the channels ask for.
+func (f *Flows) Loop(kind string) *Loop {
+	if f == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.loops++
+	return f.rank.Loop(fmt.Sprintf("%s %d of %s", kind, f.loops, f.comm))
 }
 
 // On reports whether records are wanted: a load and a branch.

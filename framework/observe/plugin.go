@@ -33,7 +33,7 @@ var ofRank = sync.OnceValue(func() region {
 	return m.region(n)
 })
 
-// Loop is the writer of a loop in a plugin. It has a ring while records are wanted, and gives it back when they are not: a rank has
+// Loop is the writer of a loop that performs triggers. It has a ring while records are wanted, and gives it back when they are not: a rank has
 // as many rings as it has proxies, now and then. Wanted, Write and Rest are for a loop in Go; one in C has the switch and a Ring.
 type Loop struct {
 	On   unsafe.Pointer // the switch of the rank, as mscclpp_observe_ring has it
@@ -55,6 +55,20 @@ func ForPlugin(name string) *Loop {
 		return nil
 	}
 	return &Loop{On: unsafe.Pointer(&at.header().on), at: at, name: name}
+}
+
+// Loop returns the writer of a loop of the rank itself. Nil: the rank is not observed.
+func (r *Rank) Loop(name string) *Loop {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil
+	}
+	r.flowing = true
+	return &Loop{On: unsafe.Pointer(&r.at.header().on), at: r.at, name: name}
 }
 
 // Wanted reports whether records are wanted. It costs a load and a branch. The nil Loop wants none.

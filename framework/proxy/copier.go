@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -35,6 +36,8 @@ type Copier struct {
 	semaphores [kernel.RingFlushWords]*Counter
 	active     []*Lane // with something outstanding, as far as the thread knows
 	polls      int
+	records    *observe.Loop
+	under      map[*Lane][]post // while records are wanted
 }
 
 const (
@@ -61,7 +64,7 @@ const (
 // where the device finds the ring's memory. Options that are 0 have defaults for
 // producers on a device; Init and Progress are the copier's own.
 func NewCopier(r *ring.Ring, base uintptr, o Options) *Copier {
-	c := &Copier{ring: r, base: base}
+	c := &Copier{ring: r, base: base, records: o.Records}
 	if o.Spin == 0 {
 		o.Spin = copierSpin
 	}
@@ -128,6 +131,10 @@ func (c *Copier) perform(t kernel.Trigger, pos uint64) Result {
 	if err != nil {
 		return Fail(err)
 	}
+	looked := c.records.Wanted()
+	if looked {
+		c.taken(pos, o.bytes, lane)
+	}
 	var did submitted
 	for {
 		if did, err = lane.submit(o); err != nil {
@@ -144,6 +151,9 @@ func (c *Copier) perform(t kernel.Trigger, pos uint64) Result {
 			return Fail(err)
 		}
 		_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	}
+	if looked {
+		c.submitted(pos, o.bytes, lane, did)
 	}
 	if did == under && !slices.Contains(c.active, lane) {
 		c.active = append(c.active, lane)
@@ -199,6 +209,7 @@ func (c *Copier) resolve(t kernel.Trigger, pos uint64) (o operation, lane *Lane,
 // progress looks at the lanes now and then.
 func (c *Copier) progress() (outstanding bool, err error) {
 	if len(c.active) == 0 {
+		c.records.Rest()
 		return false, nil
 	}
 	if c.polls++; c.polls%lookEvery == 0 {
@@ -212,6 +223,9 @@ func (c *Copier) lookAll() error {
 		outstanding, err := c.active[i].look()
 		if err != nil {
 			return err
+		}
+		if len(c.under) > 0 {
+			c.completed(c.active[i])
 		}
 		if outstanding {
 			i++

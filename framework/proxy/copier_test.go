@@ -58,6 +58,11 @@ func newCopying(t testing.TB, peers int) *copying { return newCopyingTo(t, peers
 // newCopyingTo says whether the host reaches the counters of the peers.
 func newCopyingTo(t testing.TB, peers int, hosted bool) *copying {
 	t.Helper()
+	return newCopyingWith(t, peers, hosted, Options{})
+}
+
+func newCopyingWith(t testing.TB, peers int, hosted bool, o Options) *copying {
+	t.Helper()
 	dev, err := devicetest.Open(0)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +79,7 @@ func newCopyingTo(t testing.TB, peers int, hosted bool) *copying {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { seen.Close() })
-	c.copier = NewCopier(c.ring, seen.Addr(), Options{})
+	c.copier = NewCopier(c.ring, seen.Addr(), o)
 	src := alloc(t, dev, room)
 	c.src = dev.Bytes(src.Addr(), room)
 	must(t, c.copier.BindSource(511, src.Addr(), room))

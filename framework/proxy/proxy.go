@@ -14,6 +14,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
 	"github.com/mscclpp-go/mscclpp/framework/ring"
 )
 
@@ -66,6 +67,9 @@ type Options struct {
 	// Progress runs between triggers, for handlers that start work and complete it later.
 	// While it reports that work is outstanding, the proxy does not sleep, and Stop waits.
 	Progress func() (outstanding bool, err error)
+
+	// Records, for a Copier, gets what it takes, submits and sees complete; nil: it goes nowhere.
+	Records *observe.Loop
 
 	// Owes reports whether a thread may wait for what Progress completes. While others perform the
 	// triggers of a ring, the thread checks for that. Any thread may call it at any time.

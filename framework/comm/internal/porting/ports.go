@@ -51,16 +51,17 @@ type Ports struct {
 // once: when they run out the next channel gets another ring, and a ring whose
 // channels are all closed is closed too.
 type service struct {
-	ring   *ring.Ring
-	from   producer
-	proxy  framework.Proxy // of the transport, or
-	copier *proxy.Copier   // the rank's own, or
-	queue  *stream.Queue   // that for sockets that the rank drives
-	view   deviceView
-	stop   context.CancelFunc
-	ended  chan struct{} // closed when nobody waits for the proxy's end any more
-	left   error         // with ended: the proxy has ended with a peer that has left the job in order
-	once   sync.Once
+	ring    *ring.Ring
+	from    producer
+	proxy   framework.Proxy // of the transport, or
+	copier  *proxy.Copier   // the rank's own, or
+	queue   *stream.Queue   // that for sockets that the rank drives
+	records *observe.Loop   // of the copier
+	view    deviceView
+	stop    context.CancelFunc
+	ended   chan struct{} // closed when nobody waits for the proxy's end any more
+	left    error         // with ended: the proxy has ended with a peer that has left the job in order
+	once    sync.Once
 
 	memories   uint32 // numbers used so far; they change under Ports.rings
 	semaphores uint32

@@ -122,7 +122,8 @@ func (p *service) start(ctx context.Context, s *Ports, t *transport.Transport, s
 		}
 		wait = p.queue.Wait
 	} else if t.Description.Proxy == framework.ProxyRank {
-		p.copier = proxy.NewCopier(p.ring, p.view.memory.Addr(), proxy.Options{})
+		p.records = s.Flows.Loop("copy engine")
+		p.copier = proxy.NewCopier(p.ring, p.view.memory.Addr(), proxy.Options{Records: p.records})
 		if err := p.copier.Start(); err != nil {
 			return err
 		}
@@ -291,6 +292,7 @@ func (p *service) close(ctx context.Context, failed bool) (err error) {
 			err = p.copier.Stop(ctx)
 			select {
 			case <-p.copier.Done():
+				p.records.Close()
 			default: // its thread is in the driver, and has the ring in use
 				return
 			}
