@@ -1,5 +1,7 @@
 package exec
 
+import "github.com/mscclpp-go/mscclpp/plan/schema"
+
 // Averages says why the plan performs no averages, or nil. The sum of all ranks is divided where it is complete, before it is
 // rounded: an operation that gives such sums in one place and parts of them in another cannot be part of an average. It may be called at any time;
 // the first call takes a part of the time of `plan check`.
@@ -17,11 +19,7 @@ func (e *Executor) divide() error {
 	if err != nil {
 		return err
 	}
-	for i, o := range e.tables.reductions {
-		if totals[o] {
-			e.tables.ops[i].Flags |= total
-		}
-	}
+	e.tables.divide(totals)
 	for _, a := range e.arenas {
 		var b builder
 		put(&b, e.tables.ops)
@@ -31,4 +29,13 @@ func (e *Executor) divide() error {
 	}
 	e.divides = true
 	return nil
+}
+
+// divide notes which operations give results.
+func (t *tables) divide(totals map[*schema.Op]bool) {
+	for i, o := range t.reductions {
+		if totals[o] {
+			t.ops[i].Flags |= total
+		}
+	}
 }

@@ -31,6 +31,7 @@ type decoder struct {
 	plan  *schema.Plan
 	gpu   *schema.GPU
 	block *schema.Block
+	first int      // of the block's operations
 	begun []uint32 // ports of the block that were asked for transfers since they were flushed last
 }
 
@@ -40,14 +41,15 @@ func decode(p *schema.Plan, rank int) (*tables, error) {
 	for b := range d.gpu.Blocks {
 		d.block, d.begun = &d.gpu.Blocks[b], nil
 		first, operands, ids := len(d.ops), len(d.operands), len(d.ids)
+		d.first = first
 		if err := d.list(d.block.Ops); err != nil {
 			return nil, err
 		}
 		if len(d.begun) > 0 { // the next launch may write what ports still read
 			d.emit(op{Kind: opFlush, Flags: overPort, Number: uint32(len(d.block.Ops))}, d.begun)
 		}
-		if n := len(d.ops) - 1; n >= first && d.ops[n].Kind == opNop && d.ops[n].Flags&inPipeline == 0 {
-			d.ops = d.ops[:n] // the end joins threads
+		for n := len(d.ops); n > first && d.ops[n-1].Kind == opNop && d.ops[n-1].Flags == 0; n = len(d.ops) {
+			d.ops = d.ops[:n-1] // the end of a launch joins the threads, too
 		}
 		d.blocks = append(d.blocks, block{uint32(first), uint32(len(d.ops) - first), uint32(operands), uint32(len(d.operands) - operands), uint32(ids), uint32(len(d.ids) - ids), 0})
 	}
@@ -80,7 +82,7 @@ func (d *decoder) one(o *schema.Op, number uint32) error {
 	}
 	switch o.Name {
 	case schema.Nop:
-		d.emit(x, nil)
+		d.join(x)
 	case schema.Barrier:
 		x.Kind, x.Blocks = opBarrier, uint32(o.Blocks)
 		d.meetings = max(d.meetings, o.Barrier+1)
@@ -100,6 +102,13 @@ func (d *decoder) one(o *schema.Op, number uint32) error {
 		return d.data(o, x)
 	}
 	return nil
+}
+
+// join emits a join of the block's threads, unless they are together: behind another join, and at the beginning.
+func (d *decoder) join(x op) {
+	if n := len(d.ops); n > d.first && (d.ops[n-1].Kind != opNop || d.ops[n-1].Flags != x.Flags) {
+		d.emit(x, nil)
+	}
 }
 
 // between are signals and waits of channels.
@@ -154,6 +163,10 @@ func (d *decoder) pipeline(o *schema.Op, x op) error {
 // data is an operation with operands.
 func (d *decoder) data(o *schema.Op, x op) error {
 	src, dst := d.operandsOf(o)
+	if o.Channel() != schema.Port && copies(o.Name) {
+		d.move(o, x, src, dst)
+		return nil
+	}
 	x.Operands, x.Sources, x.Destinations = uint32(len(d.operands)), uint16(len(src)), uint16(len(dst))
 	d.operands = append(append(d.operands, src...), dst...)
 	if o.Name.Packets() {
@@ -172,8 +185,6 @@ func (d *decoder) data(o *schema.Op, x op) error {
 		return d.transfer(o, x, src)
 	}
 	switch o.Name {
-	case schema.Copy, schema.Put, schema.Pws, schema.Pwsf, schema.Get, schema.GroupStore:
-		x.Kind = opMove
 	case schema.Re, schema.Res, schema.Rre, schema.Rres, schema.GroupReduceStore, schema.GroupReduce:
 		x.Kind = opReduce
 	case schema.CopyPkt, schema.PutPkt:
@@ -188,10 +199,6 @@ func (d *decoder) data(o *schema.Op, x op) error {
 		return fmt.Errorf("%w: no such operation", framework.ErrUnsupported)
 	}
 	d.emit(x, nil)
-	if o.Name == schema.Pws || o.Name == schema.Pwsf {
-		d.emit(op{Number: x.Number}, nil)
-		d.emit(op{Kind: opSignal, Number: x.Number}, d.channels(o))
-	}
 	return nil
 }
 

@@ -12,9 +12,11 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/check"
 	"github.com/mscclpp-go/mscclpp/plan/library"
 	"github.com/mscclpp-go/mscclpp/plan/schema"
+	"github.com/mscclpp-go/mscclpp/plan/verify"
 )
 
 // tableFile collects plans for the program of plan/kernels/testdata.
@@ -35,7 +37,7 @@ func table[T any](f *tableFile, list []T) {
 
 // add appends a plan as the executor decodes it, for chunks of so many bytes.
 // With direct, buffers are reached where notices say.
-func (f *tableFile) add(t *testing.T, p *schema.Plan, chunk uint64, packet Packet, direct bool) {
+func (f *tableFile) add(t *testing.T, p *schema.Plan, chunk uint64, packet Packet, direct bool, op kernel.Op) {
 	t.Helper()
 	u, all, err := inspect(p)
 	if err != nil {
@@ -47,8 +49,15 @@ func (f *tableFile) add(t *testing.T, p *schema.Plan, chunk uint64, packet Packe
 	if !known || u.alias {
 		code = 2
 	}
-	f.numbers(uint64(len(p.GPUs)), chunk, min(chunk, s.scratchChunk), s.half, s.scratch, uint64(packet), code, uint64(p.Alignment), map[bool]uint64{true: 1}[direct])
+	f.numbers(uint64(len(p.GPUs)), chunk, min(chunk, s.scratchChunk), s.half, s.scratch, uint64(packet), code, uint64(p.Alignment), map[bool]uint64{true: 1}[direct], uint64(op))
 	for r, x := range all {
+		if op == kernel.Avg {
+			totals, err := verify.Totals(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x.divide(totals)
+		}
 		b := buffersOf(&p.GPUs[r], chunk)
 		f.numbers(s.in[r], s.out[r], s.bytes[r], b.in, b.out)
 		table(f, x.blocks)
@@ -73,7 +82,7 @@ func (f *tableFile) add(t *testing.T, p *schema.Plan, chunk uint64, packet Packe
 	}
 }
 
-// The kernel in the emulator, with blocks of several threads as on a GPU: under seeded schedules, and with ThreadSanitizer.
+// The kernel in the emulator, with all reductions, and blocks of several threads as on a GPU: under seeded schedules, and with ThreadSanitizer.
 func TestMachineWithThreads(t *testing.T) {
 	f := &tableFile{}
 	var plans []*schema.Plan
@@ -84,6 +93,7 @@ func TestMachineWithThreads(t *testing.T) {
 		}
 		plans = append(plans, p)
 	}
+	ours := len(plans)
 	for _, name := range []string{"groups_with_barrier", "alltoall_semaphore", "allreduce_switch", "allgather_packet_ring"} {
 		p, err := schema.ReadFile("../verify/testdata/right/" + name + ".json")
 		if err != nil {
@@ -93,8 +103,12 @@ func TestMachineWithThreads(t *testing.T) {
 	}
 	f.numbers(uint64(2 * len(plans)))
 	for i, p := range plans {
-		f.add(t, p, 48, LL16, i%2 == 0)
-		f.add(t, p, 16*uint64(p.Alignment)/4, LL8, i%2 == 1)
+		first, second := kernel.Sum, kernel.Sum
+		if p.Collective == "allreduce" && i < ours {
+			first, second = kernel.Op(i), kernel.Avg
+		}
+		f.add(t, p, 48, LL16, i%2 == 0, first)
+		f.add(t, p, 16*uint64(p.Alignment)/4, LL8, i%2 == 1, second)
 	}
 	file := filepath.Join(t.TempDir(), "tables")
 	if err := os.WriteFile(file, f.bytes, 0o600); err != nil {

@@ -65,7 +65,7 @@ func TestCallsThatAreRefused(t *testing.T) {
 			{func(x *exec.Call) { x.InputBytes, x.OutputBytes = 8192, 8192 }, []string{"a message of 8192 bytes: expected 64 to 4096"}},
 			{func(x *exec.Call) { x.OutputBytes = 2048 }, []string{"expected chunks of one size"}},
 			{func(x *exec.Call) { x.Packet = 12 }, []string{"packets of 12 bytes: expected 8 or 16"}},
-			{func(x *exec.Call) { x.Op = kernel.Avg }, []string{"avg: expected sum, prod, min or max"}},
+			{func(x *exec.Call) { x.Op = kernel.PreMulSum }, []string{"expected sum, prod, min, max or avg"}},
 			{func(x *exec.Call) { x.Type = 99 }, []string{"element type 99: expected 0 to 12"}},
 			{func(x *exec.Call) { x.Input = nil }, []string{"no buffer was given"}},
 		} {

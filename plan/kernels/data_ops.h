@@ -11,17 +11,60 @@ MSCCLPP_DEVICE uint32_t more(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 MSCCLPP_PLAN_OUTLINED void copy_bytes(char* to, const char* from, uint64_t n, uint32_t tid, uint32_t nthreads) { copy(to, from, n, tid, nthreads); }
 
+#if MSCCLPP_PLAN_TURNS
+constexpr uint64_t kSpreadPiece = 16 << 10;  // bytes: they are still in the cache when they are copied once more
+
+inline bool spread(const Machine& m, const Op& o, const Range& r) {
+  const char* from = m.at(m.source(o, 0), r);
+  for (uint64_t at = 0; at < r.n; at += kSpreadPiece) {
+    const uint64_t n = r.n - at < kSpreadPiece ? r.n - at : kSpreadPiece;
+    for (uint32_t i = 0; i < o.destinations; ++i) copy(m.at(m.destination(o, i), r) + at, from + at, n, 0, 1);
+  }
+  return true;
+}
+#else
+// Words of one source to all destinations: it is read once, and stores to other ranks are under way while those to the own memory are made.
+// False: they do not lie at multiples of 16 bytes, and nothing was done.
+MSCCLPP_PLAN_OUTLINED bool spread_bytes(const Operand* to, uint32_t count, const char* from, uint64_t bytes, uint32_t tid, uint32_t nthreads) {
+  uint64_t low = reinterpret_cast<uint64_t>(from) | bytes;
+  for (uint32_t i = 0; i < count; ++i) low |= to[i].base;
+  if ((low & 15) != 0) return false;
+  constexpr uint32_t flight = 4;
+  const uint64_t words = bytes / 16, round = uint64_t(nthreads) * flight;
+  uint64_t base = 0;
+  for (; base + round <= words; base += round) {
+    Vec16 v[flight];
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < flight; ++k) v[k] = mscclpp::load16(from + 16 * (base + tid + uint64_t(k) * nthreads));
+    for (uint32_t i = 0; i < count; ++i) {
+      char* at = reinterpret_cast<char*>(to[i].base) + 16 * (base + tid);
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < flight; ++k) mscclpp::store16(at + 16 * uint64_t(k) * nthreads, v[k]);
+    }
+  }
+  for (uint64_t w = base + tid; w < words; w += nthreads) {
+    const Vec16 v = mscclpp::load16(from + 16 * w);
+    for (uint32_t i = 0; i < count; ++i) mscclpp::store16(reinterpret_cast<char*>(to[i].base) + 16 * w, v);
+  }
+  return true;
+}
+
+// Where operands do not say where their bytes are, each destination gets its copy.
+MSCCLPP_DEVICE bool spread(const Machine& m, const Op& o, const Range& r) {
+  return r.noted && spread_bytes(&m.destination(o, 0), o.destinations, m.at(m.source(o, 0), r), r.n, m.tid, m.nthreads);
+}
+#endif
+
 MSCCLPP_DEVICE void move(const Machine& m, const Op& o, const Cursor& c, uint64_t unit) {
   const Range r = m.range(o, m.destination(o, 0), c, unit);
   if (r.n == 0) return;
+  if (o.sources == 1 && o.destinations > 1 && spread(m, o, r)) return;
   for (uint32_t i = 0; i < o.destinations; ++i) {
     copy_bytes(m.at(m.destination(o, i), r), m.at(m.source(o, o.sources == 1 ? 0 : i), r), r.n, m.tid, m.nthreads);
   }
 }
 
 #if MSCCLPP_PLAN_TURNS
-constexpr uint64_t kSpreadPiece = 16 << 10;  // bytes: what was reduced is still in the cache when it is copied
-
 template <class T>
 inline void reduce(const Machine& m, const Op& o, const Cursor& c, uint64_t unit) {
   const Range r = m.range(o, m.destination(o, 0), c, unit);
@@ -37,8 +80,8 @@ inline void reduce(const Machine& m, const Op& o, const Cursor& c, uint64_t unit
 #else
 // Words of each source that a thread loads before it uses them. More would not fit into its registers: sums of halves take twice
 // the words', and those of bytes four times.
-template <class T>
-constexpr uint32_t kFlight = sizeof(T) == 4 ? 3 : sizeof(T) == 1 ? 1 : 2;
+template <class T, ReduceOp Which>
+constexpr uint32_t kFlight = sizeof(T) == 1 ? 1 : sizeof(T) == 4 && Which == kSum ? 4 : 2;
 
 // Words of two sources, with many loads of a thread in flight: a load of another rank's memory takes a microsecond. It returns
 // how many words are done, whole rounds of all threads.
@@ -49,7 +92,7 @@ MSCCLPP_DEVICE uint64_t reduce_pairs(const Machine& m, const Op& o, const Range&
   const char *first = m.at(m.source(o, 0), r), *second = m.at(m.source(o, 1), r);
   char* to = m.at(m.destination(o, 0), r);
   char* other = o.destinations > 1 ? m.at(m.destination(o, 1), r) : to;
-  constexpr uint32_t flight = kFlight<T>;
+  constexpr uint32_t flight = kFlight<T, Which>;
   if constexpr (flight == 1) return 0;
   const uint64_t round = uint64_t(m.nthreads) * flight;
   uint64_t base = 0;
@@ -89,8 +132,22 @@ MSCCLPP_DEVICE void reduce_by(const Machine& m, const Op& o, const Range& r) {
   if (o.sources == 2 && o.destinations <= 2) done = reduce_pairs<T, Which>(m, o, r, words, s);
   for (uint64_t w = done + m.tid; w < words; w += m.nthreads) {
     Sum sum;
-    sum.first(mscclpp::detail::load_lanes<T>(m.at(m.source(o, 0), r) + 16 * w), s);
-    for (uint32_t i = 1; i < o.sources; ++i) sum.next(mscclpp::detail::load_lanes<T>(m.at(m.source(o, i), r) + 16 * w), s, i);
+    constexpr uint32_t batch = Which != kSum ? 1 : sizeof(T) == 1 ? 1 : 2;  // loads under way, as registers allow
+    for (uint32_t i = 0; i < o.sources; i += batch) {
+      Vec16 v[batch];
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < batch; ++k) {
+        if (i + k < o.sources) v[k] = mscclpp::load16(m.at(m.source(o, i + k), r) + 16 * w);
+      }
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < batch; ++k) {
+        if (i + k == 0) {
+          sum.first(__builtin_bit_cast(Lanes, v[k]), s);
+        } else if (i + k < o.sources) {
+          sum.next(__builtin_bit_cast(Lanes, v[k]), s, i + k);
+        }
+      }
+    }
     const Lanes v = sum.last(s);
     for (uint32_t i = 0; i < o.destinations; ++i) mscclpp::detail::store_lanes<T>(m.at(m.destination(o, i), r) + 16 * w, v);
   }

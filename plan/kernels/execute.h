@@ -90,6 +90,7 @@ MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
     if (o.kind == kNop) {
       if (!block_sync_and(ok)) return kLeft;
     } else if (ok || o.kind == kBarrier) {
+      if (o.kind == kSignal && c.op + 1 < (c.pipe != 0 ? c.pipe + ops[c.pipe - 1].inner : count)) enter(m, ops[c.op + 1], c);
       if (step<T>(m, o, c, unit, ok) != kDone) {
         if (o.kind == kBarrier) return kLeft;
         ok = false;  // this thread is done, and goes on to the next join of the block
@@ -240,6 +241,12 @@ MSCCLPP_DEVICE Room* furnish(Machine& m) {
   if (b.count > kRoomOps || b.operand_count > kRoomOperands || b.id_count > kRoomIDs || (a.windows != nullptr && 3 * a.ranks > kRoomSlots)) return nullptr;
   Room* room = room_of(a.rank, m.block);
   if (room == nullptr) return nullptr;
+  if (a.windows != nullptr) {
+    for (uint32_t r = m.tid; r < a.ranks; r += m.nthreads) {
+      room->windows[r] = a.windows[r];
+      room->peers[r] = a.peers[r];
+    }
+  }
   for (uint32_t i = m.tid; i < b.count; i += m.nthreads) {
     const Op& o = a.ops[b.first + i];
     Op& here = room->ops[i];
@@ -300,8 +307,9 @@ MSCCLPP_DEVICE void announce(const Machine& m, uint64_t launch) {
   order();
   for (uint32_t i = m.tid; i < kTold * a.ranks; i += m.nthreads) {
     const uint32_t r = i / kTold, k = i - kTold * r;
-    if (a.peers[r] == nullptr) continue;
-    writePacket(packets_of(a.peers[r]->packets[launch & 1][k]), k == 0 ? a.signature : k == 1 ? a.input_offset : a.output_offset, m.flag);
+    Notice* peer = m.room != nullptr ? m.room->peers[r] : a.peers[r];
+    if (peer == nullptr) continue;
+    writePacket(packets_of(peer->packets[launch & 1][k]), k == 0 ? a.signature : k == 1 ? a.input_offset : a.output_offset, m.flag);
   }
 }
 
@@ -310,7 +318,8 @@ MSCCLPP_DEVICE bool meet(const Machine& m, Slot* slots, uint64_t launch) {
   const PlanArgs& a = m.a;
   for (uint32_t i = m.tid; i < kTold * a.ranks; i += m.nthreads) {
     const uint32_t r = i / kTold, k = i - kTold * r;
-    if (a.windows[r].mate == 0) continue;
+    const Window* windows = m.room != nullptr ? m.room->windows : a.windows;
+    if (windows[r].mate == 0) continue;
     const LL16Packet* p = packets_of(a.notice[r].packets[launch & 1][k]);
     const uint32_t flag = m.flag;
     const WaitSite site{a.kernel, m.block << 20 | 0xfffffu, r, launch};
@@ -318,7 +327,7 @@ MSCCLPP_DEVICE bool meet(const Machine& m, Slot* slots, uint64_t launch) {
     if (!wait_brief(a.control, site, [p, flag, &told]() MSCCLPP_PLAN_LAMBDA { return pollPacket(p, flag, told); })) return false;
     (void)load_acquire(reinterpret_cast<const uint64_t*>(p));  // data is read behind it, which polls do not order
     if (k != 0) {
-      slots[3 * r + k - 1].address = (k == 1 ? a.windows[r].input : a.windows[r].output) + told;
+      slots[3 * r + k - 1].address = (k == 1 ? windows[r].input : windows[r].output) + told;
     } else if (told != a.signature) {
       store_relaxed_device(&a.state->apart, r + 1);
       return false;
@@ -335,6 +344,7 @@ MSCCLPP_DEVICE void execute(const PlanArgs& a) {
   m.block = block_id();
   m.list = a.blocks[m.block];
   Room* room = furnish(m);
+  block_sync();
   await_previous();
   release_next();
   State* s = a.state;

@@ -53,6 +53,8 @@ struct alignas(16) Room {
   Operand operands[kRoomOperands];  // base is where the bytes are that the block does, or, in pipelines, the buffer
   SemaphoreHandle memory[kRoomIDs];
   Slot slots[kRoomSlots];           // with windows
+  Window windows[kRoomSlots / 3];
+  Notice* peers[kRoomSlots / 3];
 };
 
 #if MSCCLPP_TARGET_CHECK

@@ -38,6 +38,17 @@ MSCCLPP_DEVICE Outcome signal(const Machine& m, const Op& o) {
   return kDone;
 }
 
+#if !MSCCLPP_PLAN_TURNS
+// A thread takes the number of the signal that it waits for next. It does so before it signals, which takes as long as its stores are under
+// way: the wait would begin with a look at the second cache.
+MSCCLPP_DEVICE void enter(const Machine& m, const Op& next, Cursor& c) {
+  if (next.kind != kWait || (next.flags & kOverPort) != 0 || next.id_count > m.nthreads || m.tid >= next.id_count) return;
+  if ((next.flags & kMet) != 0 && m.a.windows != nullptr) return;
+  c.want = mscclpp::detail::advance(m.memory(next, m.tid).expected, 1);
+  c.entered = 1;
+}
+#endif
+
 // Thread i waits for a signal on channel i.
 MSCCLPP_DEVICE Outcome wait(const Machine& m, const Op& o, Cursor& c) {
   for (uint32_t i = m.tid + c.part; i < o.id_count; i += m.nthreads) {

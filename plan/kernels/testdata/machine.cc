@@ -57,11 +57,21 @@ void sequence(const Sequence* s, const LaunchShape* shape) {
 
 int32_t value(uint32_t rank, uint64_t i) { return static_cast<int32_t>(rank * 1000003 + i * 7 + 1); }
 
-enum Result : uint64_t { kSumOfAll = 0, kExchange = 1, kNothing = 2 };
+int32_t combined(ReduceOp op, int32_t a, int32_t b) {
+  switch (op) {
+    case kProd: return static_cast<int32_t>(static_cast<uint32_t>(a) * static_cast<uint32_t>(b));
+    case kMin: return a < b ? a : b;
+    case kMax: return a < b ? b : a;
+    default: return a + b;
+  }
+}
+
+enum Result : uint64_t { kReduced = 0, kExchange = 1, kNothing = 2 };
 
 void plan(check::Job& job, Reader& r) {
   const uint64_t ranks = r.number(), chunk = r.number(), scratch_chunk = r.number(), half = r.number(), scratch = r.number(), packet = r.number(),
                  result = r.number(), alignment = r.number(), direct = r.number();
+  const ReduceOp op = static_cast<ReduceOp>(r.number());
   struct Rank {
     Sequence s;
     char* memory;
@@ -99,7 +109,7 @@ void plan(check::Job& job, Reader& r) {
     a.block_count = static_cast<uint32_t>(blocks);
     a.alignment = static_cast<uint32_t>(alignment);
     a.rank = static_cast<uint32_t>(k), a.ranks = static_cast<uint32_t>(ranks);
-    a.packet = static_cast<uint32_t>(packet), a.op = kSum;
+    a.packet = static_cast<uint32_t>(packet), a.op = op;
     x.s.stream = job.alloc<GridBarrier>(1);
     for (uint64_t i = 0; i < x.in_bytes / 4; ++i) reinterpret_cast<int32_t*>(a.input)[i] = value(k, i);
   }
@@ -152,8 +162,10 @@ void plan(check::Job& job, Reader& r) {
     const uint64_t n = all[k].out_bytes / 4;
     for (uint64_t i = 0; i < n; ++i) {
       uint32_t want = 0;
-      if (result == kSumOfAll) {
-        for (uint64_t p = 0; p < ranks; ++p) want += static_cast<uint32_t>(value(p, i));
+      if (result == kReduced) {
+        int32_t all_of = value(0, i);
+        for (uint64_t p = 1; p < ranks; ++p) all_of = combined(op, all_of, value(p, i));
+        want = static_cast<uint32_t>(op == kAvg ? all_of / static_cast<int32_t>(ranks) : all_of);
       } else {
         const uint64_t part = n / ranks;
         want = static_cast<uint32_t>(value(i / part, k * part + i % part));
