@@ -73,8 +73,8 @@ typedef struct {
 } mscclpp_moe_options_t;
 #define MSCCLPP_MOE_OPTIONS_INIT {sizeof(mscclpp_moe_options_t), 0, 0, 0}
 
-/* mscclpp_moe_create is collective: all ranks pass the same options. MSCCLPP_UNAVAILABLE: not all ranks reach each other's memory, and are not
- * on the host with port channels between them; or there are no kernels for the device. Over port channels it takes twice the bytes. mscclpp_moe_free is local, and allows NULL. mscclpp_moe_sizes says how many bytes of memory an
+/* mscclpp_moe_create is collective: all ranks pass the same options. MSCCLPP_UNAVAILABLE: not all ranks reach each other's memory, or are
+ * joined by port channels; or there are no kernels for the device. Over port channels it takes twice the bytes, and calls go through the host. mscclpp_moe_free is local, and allows NULL. mscclpp_moe_sizes says how many bytes of memory an
  * object takes on each of so many ranks, and how many the handle of a dispatch has. Either may be NULL. */
 mscclpp_result_t mscclpp_moe_create(mscclpp_comm_t comm, const mscclpp_moe_options_t *options, mscclpp_moe_t *moe);
 mscclpp_result_t mscclpp_moe_free(mscclpp_moe_t moe);

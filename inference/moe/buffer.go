@@ -19,8 +19,8 @@ func kernelOf(algorithm string) ownkernel.Kernel {
 	return ownkernel.Kernel{Family: "moe", Algorithm: algorithm, Symbol: "mscclpp_moe_" + algorithm, Purpose: "experts", Layout: layout(), Images: image.Images}
 }
 
-// New makes a buffer. It is collective. Where not all ranks reach each other's memory, those on the host are joined by port channels, which calls
-// look the same over. ErrUnavailable: there are none, or no kernels for the device.
+// New makes a buffer. It is collective. Where not all ranks reach each other's memory, port channels join them, with the same calls; those of ranks on
+// GPUs go through the host then. ErrUnavailable: there are no port channels, or no kernels for the device and the host.
 func New(ctx context.Context, c *comm.Communicator, o Options) (*Buffer, error) {
 	b := &Buffer{comm: c, options: o, host: c.Device().Info().Device == framework.Host, number: waitMark | waitNumber.Add(1)&waitMask}
 	mistake := o.Check(c.Size())
@@ -37,11 +37,16 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Buffer, error) 
 	if err != nil {
 		return nil, err
 	}
-	if apart != nil && (!b.host || !c.Offers(framework.KindPort)) {
-		return nil, fmt.Errorf("%w: buffer: expected that all ranks reach each other's memory, or port channels between ranks on the host: %w", framework.ErrUnavailable, apart)
+	if apart != nil && !c.Offers(framework.KindPort) {
+		return nil, fmt.Errorf("%w: buffer: expected that all ranks reach each other's memory, or port channels: %w", framework.ErrUnavailable, apart)
 	}
 	b.local = o.Local(c.Size())
-	if err := b.open(ctx, apart != nil); err != nil {
+	if apart != nil && !b.host {
+		b.twin, err = newTwin(ctx, c, o)
+	} else {
+		err = b.makeMemory(ctx, apart != nil)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("buffer: %w", err), b.release())
 	}
 	b.list(b.Close)
@@ -66,8 +71,8 @@ func (b *Buffer) agree(ctx context.Context, mistake error) error {
 	return nil
 }
 
-// open makes the memory. Where rows arrive every word is the sentinel.
-func (b *Buffer) open(ctx context.Context, apart bool) (err error) {
+// makeMemory makes it. Where rows arrive every word is the sentinel.
+func (b *Buffer) makeMemory(ctx context.Context, apart bool) (err error) {
 	n := b.comm.Size()
 	p, size := b.options.arrange(n)
 	if apart && size > mostOverPorts {
@@ -109,6 +114,9 @@ func (b *Buffer) open(ctx context.Context, apart bool) (err error) {
 // communicator. Otherwise Close is local.
 func (b *Buffer) Close() error {
 	if b.running.Load() {
+		if b.twin != nil {
+			b.twin.comm.Abort(fmt.Errorf("%w: rank %d closed a buffer while a call of it ran", framework.ErrClosed, b.comm.Rank()))
+		}
 		b.comm.Abort(fmt.Errorf("%w: rank %d closed a buffer while a call of it ran", framework.ErrClosed, b.comm.Rank()))
 	}
 	b.mu.Lock()
@@ -122,5 +130,5 @@ func (b *Buffer) Close() error {
 }
 
 func (b *Buffer) release() error {
-	return errors.Join(b.net.close(), b.memory.Close(), b.code[0].Close(), b.code[1].Close())
+	return errors.Join(b.twin.close(), b.net.close(), b.memory.Close(), b.code[0].Close(), b.code[1].Close())
 }

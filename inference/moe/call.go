@@ -123,13 +123,7 @@ func (c *DispatchCall) check(b *Buffer) error {
 	case c.Exponents && (!c.RoundScale || scales%4 != 0):
 		return invalid("dispatch", "exponents of %d scales: expected powers of two, and a multiple of 4", scales)
 	}
-	row, outRow, scale, local := 2*c.Hidden, c.Hidden, 4, b.local
-	if c.Format == GivenE4M3 {
-		row = c.Hidden
-	}
-	if c.Format == BFloat16 {
-		outRow = 2 * c.Hidden
-	}
+	row, outRow, scale, local := c.rowBytes(), c.outRowBytes(), 4, b.local
 	if c.Exponents {
 		scale = 1
 	}
@@ -142,6 +136,22 @@ func (c *DispatchCall) check(b *Buffer) error {
 		{"received", c.Received, 4, receives, 4 * local, true}, {"statistics", c.Statistics, 4, false, 4 * local, true},
 		{"handle", c.Handle, 16, receives, int(b.HandleBytes()), true},
 	})
+}
+
+// rowBytes are those of a row that is given.
+func (c *DispatchCall) rowBytes() int {
+	if c.Format == GivenE4M3 {
+		return c.Hidden
+	}
+	return 2 * c.Hidden
+}
+
+// outRowBytes are those of a row of an expert.
+func (c *DispatchCall) outRowBytes() int {
+	if c.Format == BFloat16 {
+		return 2 * c.Hidden
+	}
+	return c.Hidden
 }
 
 func indexBytes(wide bool) int {

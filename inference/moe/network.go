@@ -15,23 +15,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/ownmemory"
 )
 
-// network joins ranks that do not reach each other's memory. The kernels run on the host, and write into a mirror of the memory of each rank.
-// Puts of a port channel copy the part that is for the rank to the same place of its memory, with a signal behind the last one. A receive
-// waits for the signals of all ranks, and returns acknowledgments in the same manner over a second channel. All ranks send, and
-// receive, in the same order: so signals need no names.
-type network struct {
-	peers    []link // by rank
-	sends    uint64 // of both kinds
-	receives uint64
-}
-
-type link struct {
-	mirror      []byte // of which the pages are in memory that are written to
-	memory      *comm.Memory
-	data, acks  *comm.PortChannel
-	came, acked uint64 // signals that were waited for
-}
-
 // mostOverPorts is the memory that puts reach.
 const mostOverPorts = 1 << 32
 

@@ -3,12 +3,14 @@ package moe_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 	"github.com/mscclpp-go/mscclpp/inference/moe"
 	"github.com/mscclpp-go/mscclpp/inference/moe/moetest"
 	"github.com/mscclpp-go/mscclpp/internal/ranktest"
@@ -36,6 +38,47 @@ func TestOverHosts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Ranks on GPUs of several hosts get the same results, by way of the host; a call that is to be recorded into a graph is refused.
+func TestGPUsOverHosts(t *testing.T) {
+	ranktest.OnEmulatedGPUsOverHosts(t, []string{"a", "b", "b"}, func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error {
+		return errors.Join(callsOnGPU(ctx, c, dev, moetest.Trials()), recordedOverHosts(ctx, c, dev), c.Barrier(ctx))
+	})
+}
+
+func recordedOverHosts(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error {
+	b, err := moe.New(ctx, c, moetest.Options())
+	if err != nil {
+		return err
+	}
+	s, err := dev.NewStream()
+	if err != nil {
+		return err
+	}
+	r := moetest.Run{Trial: right(), Rank: c.Rank(), Ranks: c.Size(), Handle: b.HandleBytes()}
+	m, err := c.Alloc(uint64(r.Bytes()))
+	if err != nil {
+		return err
+	}
+	r.Memory = ranktest.Memory{Device: dev, Base: m.Addr()}
+	call, err := r.Dispatch()
+	if err != nil {
+		return err
+	}
+	if err := dev.BeginCapture(s, cuda.CaptureThreadLocal); err != nil {
+		return err
+	}
+	call.Stream = s
+	refused := b.Dispatch(call)
+	g, err := dev.EndCapture(s)
+	if err != nil {
+		return err
+	}
+	if !errors.Is(refused, framework.ErrUnsupported) || !strings.Contains(refused.Error(), "not recorded into a graph") {
+		return fmt.Errorf("%v: expected that a capture is refused", refused)
+	}
+	return errors.Join(g.Close(), dev.CloseStream(s), b.Close(), m.Close())
 }
 
 // A rank that never makes its call is named when the time that waits may take is over.

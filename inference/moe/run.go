@@ -23,6 +23,12 @@ func (b *Buffer) Dispatch(c *DispatchCall) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if err := b.open(operations[dispatching]); err != nil {
+		return err
+	}
+	if b.twin != nil {
+		return b.onHost(func() error { return b.twin.dispatch(c) })
+	}
 	b.sizesOf(c.Tokens, c.Hidden, c.TopK, c.slots(b), c.Index64)
 	a := &b.args
 	a.RowScales = uint32(c.rowScales())
@@ -45,6 +51,12 @@ func (b *Buffer) Combine(c *CombineCall) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if err := b.open(operations[combining]); err != nil {
+		return err
+	}
+	if b.twin != nil {
+		return b.onHost(func() error { return b.twin.combine(c) })
+	}
 	b.sizesOf(c.Tokens, c.Hidden, c.TopK, b.slots(c.Slots), c.Index64)
 	a := &b.args
 	a.RowScales = 0
@@ -68,15 +80,28 @@ func (b *Buffer) sizesOf(tokens, hidden, topK, slots int, wide bool) {
 	a.Flags = flagIf(index64, wide)
 }
 
-// call makes a launch.
-func (b *Buffer) call(kind int, phase Phase, ticket *uint64, units int, s device.Stream) error {
-	op := operations[kind]
+// open says why no calls can be made.
+func (b *Buffer) open(op string) error {
 	if b.closed {
 		return fmt.Errorf("%w: %s: the buffer was closed", framework.ErrClosed, op)
 	}
-	if err := b.comm.Check(); err != nil {
-		return err
+	return b.comm.Check()
+}
+
+// onHost makes a call of the twin, which ends with it. An error that ends the twin ends this communicator.
+func (b *Buffer) onHost(call func() error) error {
+	b.running.Store(true)
+	err := call()
+	b.running.Store(false)
+	if err != nil && b.twin.comm.Check() != nil {
+		b.comm.Abort(err)
 	}
+	return err
+}
+
+// call makes a launch.
+func (b *Buffer) call(kind int, phase Phase, ticket *uint64, units int, s device.Stream) error {
+	op := operations[kind]
 	a := &b.args
 	if err := b.fits(kind, phase, *ticket); err != nil {
 		return err

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/internal/ownkernel"
 	"github.com/mscclpp-go/mscclpp/internal/ownmemory"
 	"github.com/mscclpp-go/mscclpp/internal/streamorder"
@@ -26,6 +28,7 @@ type Buffer struct {
 	code   [2]ownkernel.Kernel
 	memory *ownmemory.Memory
 	net    *network // nil: the ranks reach each other\'s memory
+	twin   *twin    // nil: calls are launches on the rank's device
 	args   moeArgs
 	order  streamorder.Order
 	used   bool
@@ -47,7 +50,7 @@ type between struct {
 
 // Bytes is how much memory the buffer takes on this rank at most.
 func (b *Buffer) Bytes() uint64 {
-	if b.net != nil {
+	if b.net != nil || b.twin != nil {
 		return b.options.NetworkBytes(b.comm.Size())
 	}
 	return b.options.Bytes(b.comm.Size())
@@ -62,4 +65,44 @@ func (b *Buffer) slots(wanted int) int {
 		return b.comm.Size() * b.options.Tokens
 	}
 	return wanted
+}
+
+// network joins ranks that do not reach each other's memory. The kernels run on the host, and write into a mirror of the memory of each rank.
+// Puts of a port channel copy the part that is for the rank to the same place of its memory, with a signal behind the last one. A receive
+// waits for the signals of all ranks, and returns acknowledgments in the same manner over a second channel. All ranks send, and
+// receive, in the same order: so signals need no names.
+type network struct {
+	peers    []link // by rank
+	sends    uint64 // of both kinds
+	receives uint64
+}
+
+type link struct {
+	mirror      []byte // of which the pages are in memory that are written to
+	memory      *comm.Memory
+	data, acks  *comm.PortChannel
+	came, acked uint64 // signals that were waited for
+}
+
+// twin carries out the calls of a rank on a GPU on the host, where ranks on GPUs do not reach each other's memory: it waits for the stream, copies
+// what a call reads, and copies what it has written back.
+type twin struct {
+	device copier
+	host   *host.Device
+	comm   *comm.Communicator
+	buffer *Buffer
+	stages [2][2]stage // by kind, and by ticket % 2: a receive has the memory of its send
+}
+
+// copier is a device whose memory the host reads and writes by copies.
+type copier interface {
+	device.Engine
+	ReadAt(data []byte, addr uintptr) error
+	WriteAt(data []byte, addr uintptr) error
+}
+
+// stage is memory of the host that has a part for each buffer of a call. Pages that are not touched take no memory.
+type stage struct {
+	room []byte
+	used int
 }

@@ -13,15 +13,29 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
+	"github.com/mscclpp-go/mscclpp/transports/shm"
+	"github.com/mscclpp-go/mscclpp/transports/tcp"
 )
 
 // OnEmulatedGPUs runs f as n ranks with an emulated GPU each.
 func OnEmulatedGPUs(t *testing.T, n int, f func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error) {
 	t.Helper()
+	onGPUs(t, make([]string, n), f)
+}
+
+// OnEmulatedGPUsOverHosts is OnEmulatedGPUs for ranks that say they are on several hosts, one name for each, with sockets between them and kernels
+// for the host.
+func OnEmulatedGPUsOverHosts(t *testing.T, hosts []string, f func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error) {
+	t.Helper()
+	onGPUs(t, hosts, f)
+}
+
+func onGPUs(t *testing.T, hosts []string, f func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error) {
+	t.Helper()
 	t.Setenv(cuda.EnvLibrary, emulated.Build(t))
 	t.Setenv(emulated.EnvMemory, "268435456")
 	var gpus []topo.GPU
-	for i := range n {
+	for i := range hosts {
 		d, err := cuda.Open(i)
 		if err != nil {
 			t.Fatal(err)
@@ -31,27 +45,44 @@ func OnEmulatedGPUs(t *testing.T, n int, f func(ctx context.Context, c *comm.Com
 			t.Fatal(err)
 		}
 	}
-	ranks(t, n, func(ctx context.Context, r int, boot *bootstrap.Local) error {
+	ranks(t, len(hosts), func(ctx context.Context, r int, boot *bootstrap.Local) error {
 		defer boot.Close()
-		return onGPU(ctx, boot, r, gpus, f)
+		return onGPU(ctx, boot, r, hosts[r], gpus, f)
 	})
 }
 
-func onGPU(ctx context.Context, boot *bootstrap.Local, index int, gpus []topo.GPU, f func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error) error {
+func onGPU(ctx context.Context, boot *bootstrap.Local, index int, name string, gpus []topo.GPU, f func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error) error {
 	dev, err := cuda.Open(index)
 	if err != nil {
 		return err
 	}
-	inner, err := cudaipc.NewWith(cudaipc.Config{}.Defaults(), func(context.Context) ([]topo.GPU, error) { return gpus, nil })
+	direct, err := cudaipc.NewWith(cudaipc.Config{}.Defaults(), func(context.Context) ([]topo.GPU, error) { return gpus, nil })
 	if err != nil {
 		return err
 	}
-	tr, err := comm.NewTransport(ctx, inner, "embedded")
-	if err != nil {
-		return err
+	all := []framework.Transport{direct}
+	if name != "" {
+		config := shm.Config{}.Defaults()
+		config.Images = images
+		shared, err := shm.New(config)
+		if err != nil {
+			return err
+		}
+		sockets, err := tcp.New(tcp.Config{}.Defaults())
+		if err != nil {
+			return err
+		}
+		all = append(all, shared, sockets)
 	}
-	facts := framework.Facts{NUMA: -1, Other: map[string]string{topo.FactPCI: dev.PCI()}}
-	c, err := comm.New(ctx, boot, comm.Options{Device: dev, Transports: []*comm.Transport{tr}, Facts: facts})
+	o := comm.Options{Device: dev, Facts: framework.Facts{Host: name, NUMA: -1, Other: map[string]string{topo.FactPCI: dev.PCI()}}}
+	for _, inner := range all {
+		tr, err := comm.NewTransport(ctx, inner, "embedded")
+		if err != nil {
+			return err
+		}
+		o.Transports = append(o.Transports, tr)
+	}
+	c, err := comm.New(ctx, boot, o)
 	if err != nil {
 		return err
 	}
@@ -59,7 +90,11 @@ func onGPU(ctx context.Context, boot *bootstrap.Local, index int, gpus []topo.GP
 		c.Abort(err)
 		return err
 	}
-	return errors.Join(c.Close(), tr.CloseModules(), dev.Close())
+	errs := []error{c.Close()}
+	for _, tr := range o.Transports {
+		errs = append(errs, tr.CloseModules())
+	}
+	return errors.Join(append(errs, dev.Close())...)
 }
 
 // Memory is memory of an emulated GPU, for trials.

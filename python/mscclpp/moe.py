@@ -60,8 +60,7 @@ class Experts(_Object):
         experts: of all ranks, which have equally many, but for the last ones if their number does not divide.
 
     Raises:
-        UnavailableError: not all ranks reach each other's memory, and are not on the host with port channels between them; or there are no
-            kernels for the device.
+        UnavailableError: not all ranks reach each other's memory, or are joined by port channels; or there are no kernels for the device.
     """
 
     _free = "moe_free"
