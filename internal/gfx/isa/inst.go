@@ -104,6 +104,8 @@ type Inst struct {
 	NT       bool // slc on gfx90a
 	OpSel    uint8
 	OpSelHi  uint8
+	NegLo    uint8 // sources of the low half of a packed operation whose sign is turned, a bit each
+	NegHi    uint8
 	vop3     bool
 	literal  bool
 	gfx90a   bool

@@ -75,7 +75,7 @@ func (d *decoder) vop3() {
 		d.Src[i] = d.source(code, d.Sources[i])
 		d.Src[i].Neg = bit(x, 29+i)
 		d.Src[i].Abs = modified && bit(w, 8+i)
-		if t := d.Sources[i]; (d.Src[i].Neg || d.Src[i].Abs) && t != 'f' && t != 'd' {
+		if t := d.Sources[i]; (d.Src[i].Neg || d.Src[i].Abs) && t != 'f' && t != 'd' && (d.Name != "v_cndmask_b32" || t != 'u') {
 			d.fail("a sign of source %d, which is no floating-point number", i)
 		}
 	}
@@ -89,7 +89,8 @@ func (d *decoder) packed() {
 	d.Dst = Operand{Kind: Vector, N: uint16(bits(w, 7, 0)), Type: d.Results[0], Part: DWord}
 	d.OpSel = uint8(bits(w, 13, 11))
 	d.OpSelHi = uint8(bits(x, 28, 27) | bits(w, 14, 14)<<2)
-	if bit(w, 15) || bits(w, 10, 8) != 0 || bits(x, 31, 29) != 0 {
+	d.NegLo, d.NegHi = uint8(bits(x, 31, 29)), uint8(bits(w, 10, 8))
+	if bit(w, 15) || (d.NegLo != 0 || d.NegHi != 0) && d.Name != "v_pk_add_f32" {
 		d.fail("modifiers of a packed operation: no committed kernel has them")
 	}
 	for i := range d.Sources {

@@ -184,6 +184,12 @@ func (i *Inst) halves(add func(string, ...any)) {
 	if i.OpSelHi&(1<<n-1) != usual {
 		add("op_sel_hi:%s", list(i.OpSelHi))
 	}
+	if i.NegLo != 0 {
+		add("neg_lo:%s", list(i.NegLo))
+	}
+	if i.NegHi != 0 {
+		add("neg_hi:%s", list(i.NegHi))
+	}
 }
 
 // String writes an operand.

@@ -159,6 +159,8 @@ var tests = map[string]*alu{
 	"v_cmp_lt_f32":  test(func(a, b uint64) bool { return f32(a) < f32(b) }),
 	"v_cmp_gt_f32":  test(func(a, b uint64) bool { return f32(a) > f32(b) }),
 	"v_cmp_u_f32":   test(func(a, b uint64) bool { return f32(a) != f32(a) || f32(b) != f32(b) }),
+	"v_cmp_ngt_f32": test(func(a, b uint64) bool { return !(f32(a) > f32(b)) }),
+	"v_cmp_nlt_f32": test(func(a, b uint64) bool { return !(f32(a) < f32(b)) }),
 	"v_cmp_lt_f64":  test(func(a, b uint64) bool { return f64(a) < f64(b) }),
 	"v_cmp_gt_f64":  test(func(a, b uint64) bool { return f64(a) > f64(b) }),
 	"v_cmp_u_f64":   test(func(a, b uint64) bool { return f64(a) != f64(a) || f64(b) != f64(b) }),

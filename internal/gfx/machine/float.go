@@ -2,7 +2,6 @@ package machine
 
 import (
 	"math"
-	"math/bits"
 )
 
 func f32(a uint64) float32 { return math.Float32frombits(uint32(a)) }
@@ -97,8 +96,14 @@ var floatOps = map[string]*alu{
 	"v_cvt_f32_f16":  value(func(a, _, _ uint64) uint64 { return f16ToF32(a & 0xffff) }),
 	"v_pack_b32_f16": value(func(a, b, _ uint64) uint64 { return a&0xffff | b&0xffff<<16 }),
 
-	"v_div_scale_f64": carry(divScale),
-	"v_div_fixup_f64": value(divFixup),
+	"v_rndne_f32": value(func(a, _, _ uint64) uint64 { return from32(float32(math.RoundToEven(float64(f32(a))))) }),
+	"v_sqrt_f32":  value(func(a, _, _ uint64) uint64 { return from32(float32(math.Sqrt(float64(f32(a))))) }),
+
+	"v_div_scale_f32": carry(single.scale),
+	"v_div_scale_f64": carry(double.scale),
+	"v_div_fixup_f32": value(single.fixup),
+	"v_div_fixup_f64": value(double.fixup),
+	"v_cmp_class_f32": test(func(a, b uint64) bool { return single.classes(a)&b != 0 }),
 }
 
 // reciprocal is rounded correctly. The hardware's may be off by a unit in the last place; results must not depend
@@ -152,84 +157,126 @@ func f32ToF16(a uint64) uint64 {
 	return s | (x>>13 - 112<<10)
 }
 
-func exponent(a uint64) int { return int(a >> 52 & 0x7ff) }
+// format is a format of numbers, for the steps of a division: scale, reciprocal, multiply and add, fix up.
+type format struct {
+	mantissa, bias int // bits, and the exponent of 1
+	far, by        int // quotients of numbers that are so far apart are scaled, by so many bits
+	quiet          uint64
+	to             func(f float64) uint64
+	from           func(a uint64) float64
+}
 
-func denormal(f float64) bool { return f != 0 && math.Abs(f) < 0x1p-1022 }
+var (
+	single = format{mantissa: 23, bias: 127, far: 96, by: 64, quiet: 1 << 22, to: func(f float64) uint64 { return from32(float32(f)) }, from: func(a uint64) float64 { return float64(f32(a)) }}
+	double = format{mantissa: 52, bias: 1023, far: 768, by: 128, quiet: 1 << 51, to: from64, from: f64}
+)
 
-// divScale scales the numerator or the denominator of a division, a, so that the quotient c / b can be computed, and
-// says whether the quotient has to be scaled back.
-func divScale(a, b, c uint64) (uint64, bool) {
-	s0, s1, s2 := f64(a), f64(b), f64(c)
+func (t format) exponent(a uint64) int { return int(a>>t.mantissa) & (2*t.bias + 1) }
+
+func (t format) denormal(a uint64) bool { return t.exponent(a) == 0 && t.from(a) != 0 }
+
+// scale scales the numerator or the denominator of a division, a, so that the quotient c / b can be computed, and says
+// whether the quotient has to be scaled back.
+func (t format) scale(a, b, c uint64) (uint64, bool) {
+	s0, s1, s2 := t.from(a), t.from(b), t.from(c)
 	scaled := func(when bool, by int) uint64 {
 		if when {
-			return from64(math.Ldexp(s0, by))
+			return t.to(math.Ldexp(s0, by))
 		}
 		return a
 	}
+	inverse, quotient := t.denormal(t.to(1/s1)), t.denormal(t.to(s2/s1))
 	switch {
 	case s1 == 0 || s2 == 0:
-		return from64(math.NaN()), false
-	case exponent(c)-exponent(b) >= 768:
-		return scaled(a == b, 128), true
-	case denormal(s1):
-		return scaled(true, 128), false
-	case denormal(1/s1) && denormal(s2/s1):
-		return scaled(a == b, 128), true
-	case denormal(1 / s1):
-		return scaled(true, -128), false
-	case denormal(s2 / s1):
-		return scaled(a == c, 128), true
-	case exponent(c) <= 53:
-		return scaled(true, 128), false
+		return t.to(math.NaN()), false
+	case t.exponent(c)-t.exponent(b) >= t.far:
+		return scaled(a == b, t.by), true
+	case t.denormal(b):
+		return scaled(true, t.by), false
+	case inverse && quotient:
+		return scaled(a == b, t.by), true
+	case inverse:
+		return scaled(true, -t.by), false
+	case quotient:
+		return scaled(a == c, t.by), true
+	case t.exponent(c) <= t.mantissa:
+		return scaled(true, t.by), false
 	}
 	return a, false
 }
 
-// divFmas multiplies and adds, and scales back in the lanes of VCC.
-func (w *wave) divFmas(o *op) error {
-	const vcc = 106
-	mask := w.pair(vcc)
-	w.fetch(&o.Src[0], &w.a)
-	w.fetch(&o.Src[1], &w.b)
-	w.fetch(&o.Src[2], &w.c)
-	for m := w.exec(); m != 0; m &= m - 1 {
-		l := bits.TrailingZeros64(m) & 63
-		r := math.FMA(f64(w.a[l]), f64(w.b[l]), f64(w.c[l]))
-		if mask>>l&1 != 0 {
-			by := -128
-			if exponent(w.c[l]) > 1023 {
-				by = 128
-			}
-			r = math.Ldexp(r, by)
-		}
-		w.a[l] = from64(r)
+// back scales a result back.
+func (t format) back(r, c uint64) uint64 {
+	by := -t.by
+	if t.exponent(c) > t.bias {
+		by = t.by
 	}
-	w.store(o, w.exec())
-	return nil
+	return t.to(math.Ldexp(t.from(r), by))
 }
 
-// divFixup sees to the quotients that the steps before cannot compute: a is the quotient, b the denominator and c the
+func fmas32(a, b, c uint64, scaled bool) uint64 {
+	r := fmaF32(a, b, c)
+	if scaled {
+		return single.back(r, c)
+	}
+	return r
+}
+
+func fmas64(a, b, c uint64, scaled bool) uint64 {
+	r := fmaF64(a, b, c)
+	if scaled {
+		return double.back(r, c)
+	}
+	return r
+}
+
+// fixup sees to the quotients that the steps before cannot compute: a is the quotient, b the denominator and c the
 // numerator.
-func divFixup(a, b, c uint64) uint64 {
-	q, d, n := f64(a), f64(b), f64(c)
+func (t format) fixup(a, b, c uint64) uint64 {
+	q, d, n := t.from(a), t.from(b), t.from(c)
 	negative := math.Signbit(d) != math.Signbit(n)
 	signed := func(f float64) uint64 {
 		if negative {
-			return from64(-f)
+			return t.to(-f)
 		}
-		return from64(f)
+		return t.to(f)
 	}
 	switch {
 	case n != n:
-		return c | 1<<51
+		return c | t.quiet
 	case d != d:
-		return b | 1<<51
+		return b | t.quiet
 	case d == 0 && n == 0, math.IsInf(d, 0) && math.IsInf(n, 0):
-		return from64(math.NaN())
+		return t.to(math.NaN())
 	case d == 0, math.IsInf(n, 0):
 		return signed(math.Inf(1))
 	case math.IsInf(d, 0), n == 0:
 		return signed(0)
 	}
 	return signed(math.Abs(q))
+}
+
+// classes is the bit of v_cmp_class_f32 that a number has.
+func (t format) classes(a uint64) uint64 {
+	f := t.from(a)
+	bit := 0
+	switch {
+	case f != f:
+		if a&t.quiet != 0 {
+			return 1 << 1
+		}
+		return 1 << 0
+	case math.IsInf(f, 0):
+		bit = 0
+	case f == 0:
+		bit = 3
+	case t.denormal(a):
+		bit = 2
+	default:
+		bit = 1
+	}
+	if math.Signbit(f) {
+		return 1 << (2 + bit)
+	}
+	return 1 << (9 - bit)
 }

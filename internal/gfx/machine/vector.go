@@ -205,7 +205,8 @@ var vectors = map[string]func(*wave, *op) error{
 	},
 	"v_mbcnt_lo_u32_b32": func(w *wave, o *op) error { return w.mbcnt(o, 0) },
 	"v_mbcnt_hi_u32_b32": func(w *wave, o *op) error { return w.mbcnt(o, 32) },
-	"v_div_fmas_f64":     func(w *wave, o *op) error { return w.divFmas(o) },
+	"v_div_fmas_f32":     func(w *wave, o *op) error { return w.divFmas(o, fmas32) },
+	"v_div_fmas_f64":     func(w *wave, o *op) error { return w.divFmas(o, fmas64) },
 	"v_fma_mixlo_f16":    func(w *wave, o *op) error { return w.mixLow(o) },
 	"v_pk_mov_b32": func(w *wave, o *op) error {
 		return w.packed(o, func(_, a, b uint32) uint32 { return a }, true)
@@ -266,8 +267,8 @@ func (w *wave) packed(o *op, f func(half, a, b uint32) uint32, moves bool) error
 	half := func(v uint64, high uint8) uint32 { return uint32(v >> (32 * (high & 1))) }
 	for l := range w.a {
 		a, b := w.a[l], w.b[l]
-		low := f(0, half(a, o.OpSel), half(b, o.OpSel>>1))
-		high := f(1, half(a, o.OpSelHi), half(b, o.OpSelHi>>1))
+		low := f(0, half(a, o.OpSel)^turned(o.NegLo), half(b, o.OpSel>>1)^turned(o.NegLo>>1))
+		high := f(1, half(a, o.OpSelHi)^turned(o.NegHi), half(b, o.OpSelHi>>1)^turned(o.NegHi>>1))
 		if moves {
 			high = half(b, o.OpSel>>1)
 		}
@@ -276,6 +277,24 @@ func (w *wave) packed(o *op, f func(half, a, b uint32) uint32, moves bool) error
 	w.store(o, w.exec())
 	return nil
 }
+
+// divFmas multiplies and adds, and scales back in the lanes of VCC.
+func (w *wave) divFmas(o *op, f func(a, b, c uint64, scaled bool) uint64) error {
+	const vcc = 106
+	mask := w.pair(vcc)
+	w.fetch(&o.Src[0], &w.a)
+	w.fetch(&o.Src[1], &w.b)
+	w.fetch(&o.Src[2], &w.c)
+	for m := w.exec(); m != 0; m &= m - 1 {
+		l := bits.TrailingZeros64(m) & 63
+		w.a[l] = f(w.a[l], w.b[l], w.c[l], mask>>l&1 != 0)
+	}
+	w.store(o, w.exec())
+	return nil
+}
+
+// turned is the sign bit if the lowest bit says that the sign is turned.
+func turned(by uint8) uint32 { return uint32(by&1) << 31 }
 
 // mixLow multiplies and adds numbers of 16 or 32 bits, and writes the low half of a register.
 func (w *wave) mixLow(o *op) error {
