@@ -151,7 +151,7 @@ func lookAround(ctx context.Context, c *comm.Communicator, o *Options) (route ch
 
 // logIdle says in the log which rows of the table have no effect, and why.
 func (c *Comm) logIdle() {
-	absent, messages := choose.Idle(c.choice.tables.Program, c.choice.all())
+	absent, messages := choose.Idle(c.choice.tables.Program, c.choice.all(), c.choice.tables.Unplaced)
 	report := func(rows []string, why string) {
 		if len(rows) > 0 {
 			c.comm.Log().Info("rows of "+choose.TableKey+" are passed over", "rows", strings.Join(rows, ", "), "because", why)
@@ -159,4 +159,7 @@ func (c *Comm) logIdle() {
 	}
 	report(absent, "no transport of this job offers their algorithms")
 	report(messages, "messages do not go by the table")
+	for _, u := range c.choice.tables.Unplaced {
+		c.comm.Log().Debug("an algorithm is not offered", "collective", u.Collective, "algorithm", u.Name, "reason", u.Reason)
+	}
 }

@@ -53,7 +53,7 @@ func (x *choice) refresh(engines []engine.Engine) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	all := &offers{}
-	x.tables.Builtin, x.tables.Last, x.basis = nil, nil, ""
+	x.tables.Builtin, x.tables.Last, x.tables.Unplaced, x.basis = nil, nil, nil, ""
 	for _, e := range engines {
 		o := e.Offers()
 		for _, a := range o.Algorithms {
@@ -61,6 +61,7 @@ func (x *choice) refresh(engines []engine.Engine) {
 		}
 		x.tables.Builtin = append(x.tables.Builtin, o.Rows...)
 		x.tables.Last = append(x.tables.Last, o.Last...)
+		x.tables.Unplaced = append(x.tables.Unplaced, o.Unplaced...)
 		if o.Basis != "" {
 			x.basis = o.Basis
 		}
@@ -195,7 +196,7 @@ func (x *choice) messagesBy(name string) (*engine.Algorithm, error) {
 	if a := engine.Find(list, name); a != nil {
 		return a, nil
 	}
-	return nil, choose.NoSuch(list, name)
+	return nil, choose.NoSuch(list, nil, SendRecv, name)
 }
 
 // noKernel says why no transport has kernels of a kind, and what to do.

@@ -21,6 +21,8 @@ type Tables struct {
 	Builtin []engine.Row
 	Last    []engine.Row // for calls that no other algorithm serves
 
+	Unplaced []engine.Unplaced // algorithms that are not offered, with the reason
+
 	// NoKernel says why no transport has kernels of a kind, and what to do.
 	NoKernel func(what, kind string) error
 }
@@ -31,7 +33,7 @@ func Find(t *Tables, offered []*engine.Algorithm, q *engine.Query, name string) 
 	if name != "" {
 		a := engine.Find(offered, name)
 		if a == nil {
-			return nil, nil, NoSuch(offered, name)
+			return nil, nil, NoSuch(offered, t.Unplaced, q.Collective, name)
 		}
 		// A call of nothing reaches no memory of peers. It goes by the tables where the algorithm would need to.
 		if err := fits(a, q); err == nil || !q.Empty() {
@@ -87,10 +89,22 @@ func (t *Tables) launches(a *engine.Algorithm, q *engine.Query) *engine.Row {
 	return nil
 }
 
-// NoSuch says that nothing is offered under a name.
-func NoSuch(offered []*engine.Algorithm, name string) error {
+// NoSuch says why nothing is offered under a name.
+func NoSuch(offered []*engine.Algorithm, unplaced []engine.Unplaced, k collective.Kind, name string) error {
 	names := Names(offered)
-	return fmt.Errorf("%w: algorithm %q%s: expected one of %s", framework.ErrInvalid, name, suggest.Hint(suggest.Name(name, names)), strings.Join(names, " "))
+	if reason := engine.Why(unplaced, k, name); reason != nil {
+		return fmt.Errorf("algorithm %s of %v is not offered: %w: there are %s", name, k, reason, strings.Join(names, " "))
+	}
+	if slices.Contains(Existing(k), name) {
+		return fmt.Errorf("%w: algorithm %s of %v is not offered: no transport of this job has it for its device: expected one of %s", framework.ErrInvalid, name, k, strings.Join(names, " "))
+	}
+	text := strings.Join(names, " ")
+	for i := range unplaced { // the list of names has the reasons of the others
+		if u := &unplaced[i]; name == "?" && u.Collective == k {
+			text += fmt.Sprintf("; %s is not offered: %v", u.Name, u.Reason)
+		}
+	}
+	return fmt.Errorf("%w: algorithm %q%s: expected one of %s", framework.ErrInvalid, name, suggest.Hint(suggest.Name(name, names)), text)
 }
 
 // Names lists the names of algorithms.
@@ -119,7 +133,13 @@ func (t *Tables) lacking(offered []*engine.Algorithm, q *engine.Query) error {
 		return fmt.Errorf("%w: no kernel for %v of %v: expected one of %s", framework.ErrUnsupported, q.Collective, q.Type,
 			strings.Join(slices.Sorted(maps.Keys(types)), " "))
 	}
-	return t.noKernel(fmt.Sprintf("%v of %v with %v", q.Collective, q.Type, q.Op), q.Collective)
+	err := t.noKernel(fmt.Sprintf("%v of %v with %v", q.Collective, q.Type, q.Op), q.Collective)
+	for _, a := range offered {
+		if reason := fits(a, q); reason != nil {
+			err = fmt.Errorf("%w; %v", err, reason)
+		}
+	}
+	return err
 }
 
 func (t *Tables) noKernel(what string, k collective.Kind) error {

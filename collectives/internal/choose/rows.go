@@ -85,7 +85,7 @@ func known(of collective.Kind, kernels []comm.Kernel, offered []*engine.Algorith
 
 // Idle lists the rows that have no effect: those whose algorithms nothing offers, and those of messages, which do
 // not go by the table.
-func Idle(rows []engine.Row, offered []*engine.Algorithm) (absent, messages []string) {
+func Idle(rows []engine.Row, offered []*engine.Algorithm, unplaced []engine.Unplaced) (absent, messages []string) {
 	for i := range rows {
 		w, of := &rows[i], "any"
 		if w.Collective != 0 {
@@ -99,6 +99,9 @@ func Idle(rows []engine.Row, offered []*engine.Algorithm) (absent, messages []st
 		case w.Collective.Messages():
 			messages = append(messages, text)
 		case !slices.ContainsFunc(offered, found):
+			if reason := engine.Why(unplaced, w.Collective, w.Algorithm); reason != nil {
+				text += fmt.Sprintf(", for %v", reason)
+			}
 			absent = append(absent, text)
 		}
 	}

@@ -14,10 +14,10 @@ import (
 // Where copy engines take over, kernels would still be as fast up to twice the size. They would
 // take multiprocessors from all other work, though.
 var DeviceTable = []engine.Row{
-	{Collective: collective.AllReduce, MaxBytes: 32 << 10, MaxRanks: 2, Algorithm: "oneshot_ll8"}, // 64 K: 2.55 µs, oneshot_ll128 2.49
+	{Collective: collective.AllReduce, MaxBytes: 1536 << 10, MaxRanks: 2, Algorithm: "oneshot_lamport"}, // 1 K: 1.55 µs, oneshot_ll8 1.71; 64 K 2.02, 2.25; 1 M 4.81, twoshot_ll128 5.84
+	{Collective: collective.AllReduce, MaxBytes: 32 << 10, MaxRanks: 2, Algorithm: "oneshot_ll8"},       // 64 K: 2.55 µs, oneshot_ll128 2.49
 	{Collective: collective.AllReduce, MaxBytes: 16 << 10, MaxRanks: 4, Algorithm: "oneshot_ll8"},
 	{Collective: collective.AllReduce, MaxBytes: 768 << 10, MaxRanks: 2, Algorithm: "oneshot_ll128"},              // 1 M: 6.01 µs, twoshot_ll128 5.75
-	{Collective: collective.AllReduce, MaxBytes: 1536 << 10, MaxRanks: 2, Algorithm: "oneshot_lamport"},           // 1 M: 5.37 µs, twoshot_ll128 5.84; 256 K: 3.13, oneshot_ll128 3.16
 	{Collective: collective.AllReduce, MaxBytes: 384 << 10, MaxRanks: 4, Algorithm: "oneshot_ll128"},              // 256 K on four: 5.26 µs, twoshot_ll128 6.35
 	{Collective: collective.AllReduce, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"},                             // 4 M: 16.7 µs, zerocopy 17.4; on four 24.5, 25.1
 	{Collective: collective.AllReduce, MaxBytes: 96 << 20, Registered: &yes, Algorithm: "zerocopy"},               // 64 M: 203 µs, copy 206; 128 M 398, 378
@@ -92,9 +92,9 @@ var DeviceTable = []engine.Row{
 	{Collective: collective.Broadcast, Algorithm: "stream_ll128"},
 	{Collective: collective.Broadcast, Algorithm: "chunk"},
 
-	{Collective: collective.Reduce, MaxBytes: 192 << 10, Algorithm: "direct_ll8"}, // two: 128 K 2.32 µs, direct_ll128 2.66; 256 K 2.70, 2.57
-	{Collective: collective.Reduce, MaxBytes: 384 << 10, MaxRanks: 2, Algorithm: "direct_ll128"},
-	{Collective: collective.Reduce, MaxBytes: 2 << 20, MaxRanks: 2, Algorithm: "direct_lamport"},                          // 1 M: 4.48 µs, direct_ll128 6.03; 256 K 3.03, 2.80
+	{Collective: collective.Reduce, MaxBytes: 64 << 10, MaxRanks: 2, Algorithm: "direct_ll8"},
+	{Collective: collective.Reduce, MaxBytes: 2 << 20, MaxRanks: 2, Algorithm: "direct_lamport"},                          // 128 K: 2.08 µs, direct_ll8 2.32; 1 M 3.90, direct_ll128 6.03
+	{Collective: collective.Reduce, MaxBytes: 192 << 10, Algorithm: "direct_ll8"},                                         // two: 128 K 2.32 µs, direct_ll128 2.66; 256 K 2.70, 2.57
 	{Collective: collective.Reduce, MaxBytes: 12 << 20, MaxRanks: 2, Algorithm: "direct_ll128"},                           // 4 M: 13.6 µs, zerocopy 17.3, fetch 22.2; 8 M 25.7, 28.7, 34.0
 	{Collective: collective.Reduce, MaxBytes: 512 << 10, Algorithm: "direct_ll128"},                                       // on four, when sums divided: 64 K 5.59 µs, direct_ll8 3.90; 256 K 5.43, 5.53
 	{Collective: collective.Reduce, MinRanks: 3, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"},                           // on four: 1 M 9.3 µs, direct_ll128 15.4 to 20; 4 M 23.4, stream_ll128 36.5

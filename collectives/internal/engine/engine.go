@@ -130,6 +130,24 @@ type Offers struct {
 	Rows       []Row        // the built-in table
 	Last       []Row        // for calls that nothing else serves
 	Basis      string       // the origin of the rows, in words, where there are several kinds of them
+	Unplaced   []Unplaced
+}
+
+// Unplaced is an algorithm that there is, but not for this communicator.
+type Unplaced struct {
+	Collective collective.Kind
+	Name       string
+	Reason     error
+}
+
+// Why is the reason why an algorithm is not offered; nil: none is known.
+func Why(list []Unplaced, k collective.Kind, name string) error {
+	for i := range list {
+		if list[i].Collective == k && list[i].Name == name {
+			return list[i].Reason
+		}
+	}
+	return nil
 }
 
 // Of lists the algorithms for a collective.

@@ -25,6 +25,7 @@ type Kernels struct {
 	Collectives []*Kernel
 	Messages    map[string]*Kernel // by name
 	Steps       map[string]*Kernel // between copies, and between hosts, by name
+	Unplaced    []Unplaced         // kernels of collectives that are for fewer ranks
 }
 
 // Discover lists the kernels for so many ranks that need no channels but those which engines set up. Of two
@@ -36,7 +37,13 @@ func Discover(kernels []comm.Kernel, ranks int) Kernels {
 		if k.Collective == "steps" && (k.Algorithm == "exchange" || k.Algorithm == "sendrecv") {
 			k.Layout = kernelargs.ExchangeLayout()
 		}
-		if k.MaxRanks != 0 && k.MaxRanks < ranks || slices.Contains(k.Channels, framework.KindPort) {
+		if k.MaxRanks != 0 && k.MaxRanks < ranks {
+			if kind, err := collective.Parse(k.Collective); err == nil {
+				o.Unplaced = append(o.Unplaced, Unplaced{kind, k.Algorithm, fmt.Errorf("%w: its kernel is for at most %d ranks that share memory, and there are %d", framework.ErrUnsupported, k.MaxRanks, ranks)})
+			}
+			continue
+		}
+		if slices.Contains(k.Channels, framework.KindPort) {
 			continue
 		}
 		switch k.Collective {

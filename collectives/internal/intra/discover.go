@@ -1,6 +1,7 @@
 package intra
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -18,23 +19,48 @@ type algorithm struct {
 	window bool // needs the switch window
 }
 
-// offered lists the algorithms of the kernels of transports.
-func offered(kernels []*engine.Kernel, ranks int, noLines bool) (list []*algorithm) {
+// site is what algorithms of kernels depend on.
+type site struct {
+	ranks   int
+	host    bool
+	noLines bool
+	noFill  bool // the device does not fill memory
+}
+
+// offered lists the algorithms of the kernels of transports, and those that are not for this site.
+func offered(kernels []*engine.Kernel, at site) (list []*algorithm, unplaced []engine.Unplaced) {
 	for _, k := range kernels {
 		a := &algorithm{
 			Algorithm: engine.New(k.Kind, k.Kernel.Algorithm), Kernel: k, traits: choose.TraitsOf(k.Kernel.Algorithm, k.Kind),
 			window: slices.Contains(k.Channels, framework.KindSwitch),
 		}
-		t := &a.traits
-		switch {
-		case t.Copies: // is made of other kernels
-		case t.LL && (ranks > kernelargs.LLRanks || noLines && t.Protocol.Area == kernelargs.LineArea):
-		case t.Ranks != 0 && t.Ranks != ranks:
-		default:
-			list = append(list, a)
+		if a.traits.Copies { // is made of other kernels
+			continue
 		}
+		if reason := at.lacks(&a.traits, a.Name); reason != nil {
+			unplaced = append(unplaced, engine.Unplaced{Collective: k.Kind, Name: a.Name, Reason: fmt.Errorf("%w: %w", framework.ErrUnsupported, reason)})
+			continue
+		}
+		list = append(list, a)
 	}
-	return list
+	return list, unplaced
+}
+
+// lacks says why an algorithm is not for this site; nil: it is.
+func (at site) lacks(t *choose.Traits, name string) error {
+	switch {
+	case t.LL && at.ranks > kernelargs.LLRanks:
+		return fmt.Errorf("it is for at most %d ranks that share memory, and there are %d", kernelargs.LLRanks, at.ranks)
+	case t.LL && t.Protocol.Area == kernelargs.LineArea && at.noLines:
+		return errors.New("a link between these GPUs does not keep stores of 128 bytes whole, or lines are switched off")
+	case t.LL && t.Protocol.Area == kernelargs.LamportArea && at.noFill:
+		return errors.New("the device cannot fill memory with what stands for no packet")
+	case t.Ranks != 0 && t.Ranks != at.ranks:
+		return fmt.Errorf("it is for %d ranks, and there are %d", t.Ranks, at.ranks)
+	case name == choose.Pull && !at.host:
+		return errors.New("it reads the memory of processes on the host")
+	}
+	return nil
 }
 
 // fits says why the algorithm cannot serve a call.
@@ -61,8 +87,7 @@ func (a *algorithm) fits(q *engine.Query, slots choose.Slots) error {
 	return nil
 }
 
-// lamport says whether a kernel needs the area of packets without a flag.
-func lamport(k *engine.Kernel) bool {
-	t := choose.TraitsOf(k.Kernel.Algorithm, k.Kind)
-	return t.LL && t.Protocol.Area == kernelargs.LamportArea
+// lamport says whether an algorithm needs the area of packets without a flag.
+func lamport(a *algorithm) bool {
+	return a.traits.LL && a.traits.Protocol.Area == kernelargs.LamportArea
 }

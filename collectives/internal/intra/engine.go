@@ -24,13 +24,11 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Engine, error) 
 		return nil, fmt.Errorf("%w: %d ranks share memory: expected at most %d", framework.ErrUnsupported, c.Size(), kernelargs.MaxRanks)
 	}
 	found, lanes := engine.Discover(c.Kernels(), c.Size()), e.shape(c.Device().Info().SMs)
-	if _, fills := c.Device().(filler); !fills {
-		found.Collectives = slices.DeleteFunc(found.Collectives, lamport)
-	}
+	_, fills := c.Device().(filler)
 	if !e.host {
 		e.copier = newCopier(c, &e.opts, found.Steps, &e.args, e.launcher.Blocks)
 	}
-	if err := e.offer(found, e.copier.offers(), c.Size(), lanes); err != nil {
+	if err := e.offer(found, e.copier.offers(), site{c.Size(), e.host, e.opts.NoLines, !fills}, lanes); err != nil {
 		return nil, err
 	}
 	nameWaits(c, e.list)
@@ -63,12 +61,14 @@ func (e *Engine) shape(multiprocessors int) (lanes uint32) {
 }
 
 // offer lists what kernels, and copies, can do for so many ranks, and picks the built-in table.
-func (e *Engine) offer(found engine.Kernels, copies []*algorithm, ranks int, lanes uint32) (err error) {
-	o, g := &e.opts, &e.memory.geometry
+func (e *Engine) offer(found engine.Kernels, copies []*algorithm, at site, lanes uint32) (err error) {
+	o, g, ranks := &e.opts, &e.memory.geometry, at.ranks
 	if *g, err = kernelargs.Divide(o.Scratch, ranks, lanes, !e.host); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(found.Collectives, lamport) {
+	kernels, unplaced := offered(found.Collectives, at)
+	e.unplaced = append(found.Unplaced, unplaced...)
+	if slices.ContainsFunc(kernels, lamport) {
 		*g = g.WithLamport()
 	}
 	e.ll = llKernels{call: &e.args, residents: &e.residents}
@@ -76,10 +76,7 @@ func (e *Engine) offer(found engine.Kernels, copies []*algorithm, ranks int, lan
 	m := &e.messenger
 	*m = messenger{comm: e.comm, host: e.host, launch: e.launcher.Launch, blocks: e.launcher.Blocks, residents: &e.residents}
 	m.offer(found.Messages, ranks, !o.NoLines && g.LineLanes != 0)
-	e.list = slices.Concat(offered(found.Collectives, ranks, o.NoLines), copies, m.offers())
-	if !e.host {
-		e.list = without(e.list, choose.Pull)
-	}
+	e.list = slices.Concat(kernels, copies, m.offers())
 	for i, a := range e.list {
 		e.describe(i, a)
 	}
@@ -111,7 +108,7 @@ func (e *Engine) describe(key int, a *algorithm) {
 
 // Offers lists the algorithms.
 func (e *Engine) Offers() engine.Offers {
-	return engine.Offers{Algorithms: public(e.list, func(*algorithm) bool { return true }), Rows: e.rows, Basis: e.basis}
+	return engine.Offers{Algorithms: public(e.list, func(*algorithm) bool { return true }), Rows: e.rows, Basis: e.basis, Unplaced: e.unplaced}
 }
 
 // Settle reports, once, errors of earlier calls on a GPU: there a call returns before its kernel has begun.

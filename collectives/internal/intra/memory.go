@@ -112,7 +112,7 @@ func (e *Engine) allocate(ctx context.Context) error {
 	}
 	pull, err := meet(ctx, e.comm, m.state, e.args.Processes[:])
 	if err == nil && !pull {
-		e.list = without(e.list, choose.Pull)
+		withdraw(e, choose.Pull, fmt.Errorf("%w: the system does not let all ranks read the memory of each other's processes", framework.ErrUnsupported))
 	}
 	return err
 }

@@ -20,6 +20,7 @@ type Engine struct {
 	basis string // the origin of the rows, in words
 
 	list      []*algorithm
+	unplaced  []engine.Unplaced
 	byKey     []*algorithm // of the engine's algorithms, also of those that were withdrawn
 	launcher  choose.Launcher
 	copier    *copier // nil: there are no copies
@@ -42,9 +43,15 @@ type Engine struct {
 	places        places
 }
 
-// without is a list without the algorithms of a name.
-func without(list []*algorithm, name string) []*algorithm {
-	return slices.DeleteFunc(list, func(a *algorithm) bool { return a.Name == name })
+// withdraw takes back the algorithms of a name.
+func withdraw(e *Engine, name string, reason error) {
+	e.list = slices.DeleteFunc(e.list, func(a *algorithm) bool {
+		if a.Name != name {
+			return false
+		}
+		e.unplaced = append(e.unplaced, engine.Unplaced{Collective: a.Algorithm.Collective, Name: name, Reason: reason})
+		return true
+	})
 }
 
 func public(list []*algorithm, which func(*algorithm) bool) (out []*engine.Algorithm) {
