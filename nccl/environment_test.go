@@ -106,6 +106,7 @@ func TestVariables(t *testing.T) {
 		{gpu, []string{"NCCL_MAX_CTAS=8", "NCCL_MIN_CTAS=2"}, []string{"comm.max_blocks=8", "minCTAs=2"}},
 		{gpu, []string{"NCCL_MAX_NCHANNELS=6", "NCCL_MIN_NCHANNELS=3"}, []string{"comm.max_blocks=6", "minCTAs=3"}},
 		{gpu, []string{"NCCL_MAX_CTAS=8", "NCCL_MAX_NCHANNELS=6"}, []string{"comm.max_blocks=8"}},
+		{gpu, []string{"NCCL_MAX_CTAS=5000", "NCCL_MIN_CTAS=2000"}, []string{"comm.max_blocks=1024", "minCTAs=1024"}},
 		{gpu, []string{"NCCL_CGA_CLUSTER_SIZE=2"}, []string{"cgaClusterSize=2"}},
 		{gpu, []string{info, "NCCL_CTA_POLICY=2"}, []string{"CTAPolicy=2", "NCCL_CTA_POLICY set by environment to 2."}},
 		{gpu, []string{"NCCL_CTA_POLICY=9"}, []string{"CTAPolicy=0"}},

@@ -386,6 +386,9 @@ func onGPUs(t *testing.T, more ...string) []string {
 
 func TestArguments(t *testing.T) { alone(t, "arguments.c") }
 
+// Limits of a process that the library cannot live with are an error of init, and not its end.
+func TestLimits(t *testing.T) { alone(t, "limits.c") }
+
 func TestManyOfAProcess(t *testing.T) { alone(t, "many.c") }
 
 // alone runs a program that makes its own ids.

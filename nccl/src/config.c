@@ -9,7 +9,7 @@
 #include "env.h"
 #include "log.h"
 
-enum { UNDEFINED = NCCL_CONFIG_UNDEF_INT };
+enum { UNDEFINED = NCCL_CONFIG_UNDEF_INT, MOST_CTAS = 1024 /* of comm.max_blocks */ };
 
 static const ncclConfig_t undefined = NCCL_CONFIG_INITIALIZER;
 
@@ -79,6 +79,11 @@ ncclResult_t config_take(ncclComm_t comm, const ncclConfig_t* given, const ncclC
   }
   if (c.maxCTAs != UNDEFINED && c.minCTAs > c.maxCTAs)
     return fail(ncclInvalidArgument, "Invalid config min/max CTAs %d/%d: expected min of at most max", c.minCTAs, c.maxCTAs);
+  if (c.maxCTAs != UNDEFINED && c.maxCTAs > MOST_CTAS) {
+    log_info(SUB_INIT, comm->device, "maxCTAs %d is more than a kernel has here: %d is used", c.maxCTAs, MOST_CTAS);
+    c.maxCTAs = MOST_CTAS;
+    if (c.minCTAs > MOST_CTAS) c.minCTAs = MOST_CTAS;
+  }
   if (c.CTAPolicy == (NCCL_CTA_POLICY_EFFICIENCY | NCCL_CTA_POLICY_ZERO)) {
     log_info(SUB_INIT, comm->device, "CTAPolicy has both EFFICIENCY and ZERO: ZERO is used");
     c.CTAPolicy = NCCL_CTA_POLICY_ZERO;

@@ -14,6 +14,7 @@
 #include "fork.h"
 #include "log.h"
 #include "maker.h"
+#include "room.h"
 #include "settings.h"
 #include "version.h"
 
@@ -248,7 +249,9 @@ const struct door* door_open(void) {
   const struct door* d = door_opened();
   if (d) return d;
   pthread_mutex_lock(&lock);
-  void* handle = opened ? NULL : load();
+  const char* lacks = opened ? NULL : room_missing();
+  if (lacks) fail(ncclSystemError, "libmscclpp cannot run in this process: %s", lacks);
+  void* handle = opened || lacks ? NULL : load();
   if (handle) {
     const char* missing = NULL;
 #define F(name) \

@@ -140,7 +140,9 @@ static void perform_batch(struct batch* b, struct lane* l) {
   const struct door* d = door_opened();
   void* inner = atomic_load(&b->comm->inner);
   ncclResult_t r = ncclInternalError;
-  if (d == NULL || inner == NULL) {
+  if (atomic_load(&b->comm->aborted)) {
+    r = fail(ncclInvalidUsage, "a group: communicator %p was aborted", (void*)b->comm);
+  } else if (d == NULL || inner == NULL) {
     fail(r, "communicator %p is ready but has no other half", (void*)b->comm);
   } else {
     size_t others = 0;

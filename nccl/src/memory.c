@@ -1,5 +1,6 @@
 /* Memory: allocation and registration. */
 #include <pthread.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "comm.h"
@@ -15,6 +16,7 @@ EXPORT(ncclResult_t, MemAlloc, void** ptr, size_t size) {
   *ptr = NULL;
   if (after_fork()) return fork_refusal("ncclMemAlloc");
   if (size == 0) return ncclSuccess;
+  if (size > PTRDIFF_MAX) return fail(ncclSystemError, "ncclMemAlloc : out of memory for %zu bytes: expected less than the address space has", size); /* rounded up it would be none */
   return cuda_alloc(cuda_current(), size, ptr);
 }
 

@@ -202,6 +202,9 @@ static void null_results(ncclComm_t c) {
 static void memory(ncclComm_t c, ncclComm_t other) {
   void *p, *h[3], *foreign = malloc(64);
   char garbage[64];
+  FAILS(ncclMemAlloc(&p, SIZE_MAX), ncclSystemError, "out of memory");
+  FAILS(ncclMemAlloc(&p, SIZE_MAX - 4095), ncclSystemError, "out of memory");
+  EXPECT(p == NULL);
   NCCL(ncclMemAlloc(&p, 0));
   EXPECT(p == NULL);
   NCCL(ncclMemFree(NULL));
