@@ -42,7 +42,7 @@ func TestUncaughtException(t *testing.T) {
 // they have lost.
 func TestKilledInOperators(t *testing.T) {
 	p := newest(t, "nothing else", anyPython)
-	for _, scene := range []string{"killed_in_norm", "killed_in_dispatch", "killed_in_combine"} {
+	for _, scene := range []string{"killed_in_norm", "killed_in_dispatch", "killed_in_combine", "killed_in_dispatch_over_hosts", "killed_in_combine_over_hosts"} {
 		t.Run(scene, func(t *testing.T) {
 			began := time.Now()
 			text, err := run(t, p, 3, nil, "tests/failures.py", scene)

@@ -21,3 +21,8 @@ func TestNumPyInference(t *testing.T) {
 func TestNumPyExperts(t *testing.T) {
 	done(t, newest(t, "NumPy", func(p interpreter) bool { return p.NumPy }), 3, "tests/moe_numpy.py")
 }
+
+// They are the same over hosts, by the plugin of sockets.
+func TestNumPyExpertsOverHosts(t *testing.T) {
+	done(t, newest(t, "NumPy", func(p interpreter) bool { return p.NumPy }), 3, "tests/moe_numpy.py", "apart")
+}

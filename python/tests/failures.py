@@ -90,6 +90,18 @@ def killed_in_combine():
     killed_in_experts(True)
 
 
+def killed_in_dispatch_over_hosts():
+    """The same where each rank is on a host of its own."""
+    os.environ["MSCCLPP_BOOTSTRAP__HOST_ID"] = f"host-{rank}"
+    killed_in_experts(False)
+
+
+def killed_in_combine_over_hosts():
+    """The same between dispatch and combine."""
+    os.environ["MSCCLPP_BOOTSTRAP__HOST_ID"] = f"host-{rank}"
+    killed_in_experts(True)
+
+
 def killed_in_experts(between):
     from mscclpp.moe import Experts
 
