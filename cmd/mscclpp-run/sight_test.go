@@ -223,41 +223,6 @@ func TestTraceHasAllCalls(t *testing.T) {
 	}
 }
 
-// A rank that is killed leaves a record that names it and the call.
-func TestFlightRecordNamesTheDead(t *testing.T) {
-	for name, over := range layouts {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			c := observed(t, "calls=5 die=1", over, "--set", "observe.flight="+dir)
-			code, _, errs := runs(c)
-			if code != 128+9 {
-				t.Fatalf("code %d: %s: expected that of SIGKILL", code, errs)
-			}
-			made, err := filepath.Glob(filepath.Join(dir, "*"))
-			if err != nil || len(made) != 1 {
-				t.Fatalf("%v, %v: expected one folder", made, err)
-			}
-			if !strings.Contains(errs, "what the ranks did last is in "+made[0]) {
-				t.Errorf("%s: expected a line with %s", errs, made[0])
-			}
-			readme, err := os.ReadFile(filepath.Join(made[0], "README"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			first, _, _ := strings.Cut(string(readme), "\n")
-			if !strings.HasPrefix(first, "rank 1 was killed by signal 9 (SIGKILL) after call 4 of world: allreduce of 3.906 KiB by ") {
-				t.Errorf("%q: expected rank 1 and its last call", first)
-			}
-			code, out, errs := runs(command(t, "trace", made[0]))
-			if code != 0 || !strings.Contains(out, "4 ranks") {
-				t.Errorf("code %d: %s%s", code, out, errs)
-			}
-			perfettoAccepts(t, filepath.Join(made[0], "trace.perfetto"))
-		})
-	}
-}
-
 // patient returns a function that waits a moment between two looks, and fails the test when there have been looks for too long.
 func patient(t *testing.T, what string) func() {
 	t.Helper()

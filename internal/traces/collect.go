@@ -60,6 +60,16 @@ func NewCollector(memories ...*observe.Memory) *Collector {
 	return &Collector{memories: memories, logs: map[place]*log{}, last: map[place]*log{}, most: MostRecords, stop: make(chan struct{})}
 }
 
+// Newest is what is still in memories, of all jobs. Older records are counted as dropped.
+func Newest(memories ...*observe.Memory) *Trace {
+	c := NewCollector(memories...)
+	c.Poll()
+	for _, l := range c.logs {
+		l.dropped, l.lost = l.dropped+l.lost, 0
+	}
+	return c.Trace("")
+}
+
 // Start reads in the background, until Stop.
 func (c *Collector) Start() {
 	c.done.Go(func() {

@@ -26,12 +26,24 @@ const mostFlights = 16
 
 // End is how a rank of a job ended that did not end well.
 type End struct {
-	Rank int
-	What string // was killed by signal 9 (SIGKILL)
+	Rank  int    // that ended first
+	What  string // was killed by signal 9 (SIGKILL)
+	Asked bool   // the job was asked to end, by a signal: no rank is to blame
 }
 
 // headline names the party that failed and the call, in one line.
 func (t *Trace) headline(end End, s *Story) string {
+	if end.Asked {
+		for _, o := range s.Open {
+			if len(o.Without) > 0 {
+				return fmt.Sprintf("the job was asked to end when call %d of %s, %s of %s, was begun by %s; %s not begun it", o.Number, o.Comm, o.Kind, Size(o.Bytes), RankList(o.In), Have(o.Without))
+			}
+		}
+		for _, o := range s.Open {
+			return fmt.Sprintf("the job was asked to end when %s in call %d of %s: %s of %s", verb(o.In, " was", " were"), o.Number, o.Comm, o.Kind, Size(o.Bytes))
+		}
+		return "the job was asked to end"
+	}
 	party, what := end.Rank, end.What
 	votes := map[int]int{}
 	for _, f := range s.Failed {

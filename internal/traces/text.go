@@ -14,11 +14,13 @@ func Counted(n int, what string) string {
 }
 
 // Have is rank 3 has, or ranks 0-2, 5 have.
-func Have(ranks []int) string {
+func Have(ranks []int) string { return verb(ranks, " has", " have") }
+
+func verb(ranks []int, one, many string) string {
 	if len(ranks) == 1 {
-		return RankList(ranks) + " has"
+		return RankList(ranks) + one
 	}
-	return RankList(ranks) + " have"
+	return RankList(ranks) + many
 }
 
 // RankList is rank 3, or ranks 0-2, 5.

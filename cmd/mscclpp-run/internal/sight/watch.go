@@ -110,16 +110,22 @@ func (w *Watch) look() {
 // Failed notes what the ranks do when the first of them has failed: it is called right then.
 func (w *Watch) Failed(launch.Result) {
 	if w != nil {
-		w.failed = w.newest()
+		w.failed = traces.Newest(w.memory) // not of w.c, which may have read and dropped it
 	}
 }
 
-// newest is what is still in the memory of the ranks. That is as much as a flight record has, so it does not depend on what others have
-// read of it, and what they have dropped since.
-func (w *Watch) newest() *traces.Trace {
-	c := traces.NewCollector(w.memory)
-	c.Poll()
-	return c.Trace("")
+// stuckAfter is how long a call takes in which a rank is taken to be stuck.
+const stuckAfter = int64(time.Second)
+
+// stuck reports whether a rank was in a call for long.
+func (w *Watch) stuck() bool {
+	for _, v := range w.memory.Views() {
+		ticked := v.Info().Ticked
+		if slices.ContainsFunc(v.States(), func(s observe.State) bool { return s.Busy() && s.Since != 0 && ticked-s.Since >= stuckAfter }) {
+			return true
+		}
+	}
+	return false
 }
 
 // Close writes what is to be written of a job that has ended so.
@@ -153,15 +159,15 @@ func (w *Watch) trace() {
 	}
 }
 
-// fly writes the flight record of a job that did not end well. A signal that asked it to end is no failure.
+// fly writes the flight record of a job that did not end well. A signal that asked it to end is no failure, unless the job stood still.
 func (w *Watch) fly(r launch.Result) {
 	if r.Code == 0 || w.config.Flight == "none" {
 		return
 	}
-	t := w.newest()
-	asked := r.Signal == "SIGTERM" || r.Signal == "SIGINT" || r.Signal == "SIGHUP"
-	said := slices.ContainsFunc(t.Ranks, func(r *traces.Rank) bool { return r.Failure != "" })
-	if asked && !said {
+	t := traces.Newest(w.memory)
+	said := slices.ContainsFunc(t.Ranks, func(r *traces.Rank) bool { return r.Failure != "" && !strings.Contains(r.Failure, bySignal) })
+	asked := (r.Asked || r.Signal == "SIGTERM" || r.Signal == "SIGINT" || r.Signal == "SIGHUP") && !said
+	if asked && !w.stuck() {
 		return
 	}
 	base, err := w.config.Flight, error(nil)
@@ -182,7 +188,7 @@ func (w *Watch) fly(r launch.Result) {
 	}
 	dir := ""
 	if err == nil {
-		dir, err = t.WriteFlight(base, traces.End{Rank: r.Rank, What: what})
+		dir, err = t.WriteFlight(base, traces.End{Rank: r.Rank, What: what, Asked: asked})
 	}
 	if err != nil {
 		fmt.Fprintf(w.report, "mscclpp-run: what the ranks did last was not written: %v\n", err)
@@ -190,6 +196,9 @@ func (w *Watch) fly(r launch.Result) {
 	}
 	fmt.Fprintf(w.report, "mscclpp-run: what the ranks did last is in %s\n", dir)
 }
+
+// bySignal is a part of the error of Go programs that a signal has asked to end.
+const bySignal = " signal received"
 
 // tell prints the report.
 func (w *Watch) tell() {
