@@ -5,7 +5,7 @@
 
 #include "log.h"
 #include "meeting.h"
-#include "ras.h"
+#include "sockets.h"
 
 static atomic_int forked;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -16,22 +16,12 @@ static atomic_int running; /* libmscclpp was loaded */
 
 static void in_child(void) {
   log_after_fork();
+  sockets_in_child();
   meeting_in_child();
-  ras_in_child();
   if (atomic_load(&running)) atomic_store(&forked, 1);
 }
 
-static void before(void) {
-  meeting_before_fork();
-  ras_before_fork();
-}
-
-static void in_parent(void) {
-  ras_in_parent();
-  meeting_in_parent();
-}
-
-static void install(void) { pthread_atfork(before, in_parent, in_child); }
+static void install(void) { pthread_atfork(sockets_before_fork, sockets_in_parent, in_child); }
 
 void fork_watch(void) {
   pthread_once(&once, install);

@@ -3,11 +3,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,12 +12,11 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "group.h"
 #include "interfaces.h"
 #include "log.h"
+#include "sockets.h"
 
 /* Layout of an id; framework/bootstrap/uniqueid.go has the same.
  *
@@ -68,7 +64,6 @@ struct job {
 
 struct client {
   int fd;
-  ino_t inode; /* of the socket: a forked child closes the number only if it still stands for it */
   size_t have;
   struct question q;
   int64_t since;
@@ -80,21 +75,9 @@ static struct job* jobs;
 static struct client* clients;
 static int nclients, capacity;
 static int listeners[ADDRESSES], nlisteners;
-static ino_t inodes[ADDRESSES]; /* of the listeners */
 static struct sockaddr_storage addresses[ADDRESSES];
 static int running;
 static int64_t paused; /* until then no connection is taken: there are no descriptors for them */
-
-static ino_t inode_of(int fd) {
-  struct stat s;
-  return fstat(fd, &s) == 0 && S_ISSOCK(s.st_mode) ? s.st_ino : 0;
-}
-
-static int64_t now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static uint32_t crc32(const uint8_t* p, size_t n) {
   uint32_t c = ~0u;
@@ -110,24 +93,10 @@ static void seal(uint8_t* id) {
   for (int i = 0; i < 4; i++) id[AT_SUM + i] = (uint8_t)(sum >> 8 * i);
 }
 
-static void put_address(uint8_t out[18], const struct sockaddr_storage* a) {
-  memset(out, 0, 18);
-  if (a->ss_family == AF_INET) {
-    const struct sockaddr_in* in = (const void*)a;
-    out[10] = out[11] = 0xff;
-    memcpy(out + 12, &in->sin_addr, 4);
-    memcpy(out + 16, &in->sin_port, 2);
-  } else {
-    const struct sockaddr_in6* in = (const void*)a;
-    memcpy(out, &in->sin6_addr, 16);
-    memcpy(out + 16, &in->sin6_port, 2);
-  }
-}
-
 /* ---- the thread ---- */
 
 static void drop(int i) {
-  close(clients[i].fd);
+  sockets_close(clients[i].fd);
   clients[i] = clients[--nclients];
 }
 
@@ -166,18 +135,12 @@ static void settle(struct job* j) {
   j->answered += n;
 }
 
-static int equal(const uint8_t* a, const uint8_t* b, size_t n) {
-  uint8_t d = 0; /* in constant time: the token is a password */
-  for (size_t i = 0; i < n; i++) d |= a[i] ^ b[i];
-  return d == 0;
-}
-
 /* asked handles a complete question of client i. */
 static void asked(int i) {
   static const struct answer nothing;
   const struct question* q = &clients[i].q;
   struct job* j = jobs;
-  while (j && !equal(j->token, q->token, TOKEN)) j = j->next;
+  while (j && !sockets_equal(j->token, q->token, TOKEN)) j = j->next;
   if (memcmp(q->magic, "MSMQ", 4) != 0 || q->version != 1 || j == NULL) {
     reply(i, &nothing, STATUS_NO_SUCH_ID);
     return;
@@ -222,9 +185,9 @@ static void readable(int i) {
 }
 
 static void accept_client(int listener) {
-  int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  int fd = sockets_accept(listener);
   if (fd < 0) {
-    if (errno == EMFILE || errno == ENFILE) paused = now_ms() + 100;
+    if (errno == EMFILE || errno == ENFILE) paused = sockets_now() + 100;
     return;
   }
   if (nclients == CLIENTS) { /* the one that has been silent longest makes room */
@@ -232,7 +195,7 @@ static void accept_client(int listener) {
     for (int i = 0; i < nclients; i++)
       if (!clients[i].waits && (oldest < 0 || clients[i].since < clients[oldest].since)) oldest = i;
     if (oldest < 0) {
-      close(fd);
+      sockets_close(fd);
       return;
     }
     drop(oldest);
@@ -241,13 +204,13 @@ static void accept_client(int listener) {
     int more = capacity ? 2 * capacity : 64;
     struct client* bigger = realloc(clients, (size_t)more * sizeof *bigger);
     if (bigger == NULL) {
-      close(fd);
+      sockets_close(fd);
       return;
     }
     clients = bigger;
     capacity = more;
   }
-  clients[nclients++] = (struct client){.fd = fd, .inode = inode_of(fd), .since = now_ms()};
+  clients[nclients++] = (struct client){.fd = fd, .since = sockets_now()};
 }
 
 static void* serve(void* unused) {
@@ -266,7 +229,7 @@ static void* serve(void* unused) {
         n = room; /* the others wait for the next turn */
       }
     }
-    int64_t now = now_ms(), next = now < paused ? paused - now : -1;
+    int64_t now = sockets_now(), next = now < paused ? paused - now : -1;
     for (int i = 0; i < n; i++) {
       set[i] = (struct pollfd){.events = POLLIN};
       set[i].fd = i < nlisteners ? (now < paused ? -1 : listeners[i]) : clients[i - nlisteners].fd;
@@ -280,7 +243,7 @@ static void* serve(void* unused) {
     pthread_mutex_unlock(&lock);
     int ready = poll(set, (nfds_t)n, (int)next);
     pthread_mutex_lock(&lock);
-    now = now_ms();
+    now = sockets_now();
     /* From the last to the first: drop moves the last client to the place of the one that goes,
      * which has been looked at. */
     for (int i = had - 1; i >= 0; i--) {
@@ -300,19 +263,6 @@ static void* serve(void* unused) {
 
 /* ---- ids ---- */
 
-static int listen_at(const struct sockaddr_storage* at, struct sockaddr_storage* got) {
-  socklen_t size = at->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-  int fd = socket(at->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return -1;
-  socklen_t n = sizeof *got;
-  if (bind(fd, (const struct sockaddr*)at, size) != 0 || listen(fd, 4096) != 0 ||
-      getsockname(fd, (struct sockaddr*)got, &n) != 0) {
-    close(fd);
-    return -1;
-  }
-  return fd;
-}
-
 /* raise_limit lets the process have as many descriptors as it may: each rank that asks is one. */
 static void raise_limit(void) {
   struct rlimit r;
@@ -328,28 +278,18 @@ static ncclResult_t start(void) {
   struct interface_address found[ADDRESSES];
   int n = interfaces_find(found, ADDRESSES);
   for (int i = 0; i < n; i++) {
-    int fd = listen_at(&found[i].addr, &addresses[nlisteners]);
+    int fd = sockets_listen(&found[i].addr, 0);
     if (fd < 0) continue;
-    inodes[nlisteners] = inode_of(fd);
+    addresses[nlisteners] = found[i].addr;
     listeners[nlisteners++] = fd;
   }
   if (nlisteners == 0)
     return fail(ncclSystemError, "Bootstrap : no socket interface found: expected a network interface that is up%s",
                 n ? ", and a free port on it" : "; NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY restrict the choice");
-  /* The thread takes no signals: they belong to the program. */
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_attr_t attr;
-  pthread_attr_init(&attr);
-  pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attr, 256 << 10);
   pthread_t thread;
-  int err = pthread_create(&thread, &attr, serve, NULL);
-  pthread_attr_destroy(&attr);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  int err = start_thread(&thread, 1, serve, NULL);
   if (err) {
-    while (nlisteners) close(listeners[--nlisteners]);
+    while (nlisteners) sockets_close(listeners[--nlisteners]);
     return fail(ncclSystemError, "cannot start the thread of an id's meeting place: %s", strerror(err));
   }
   running = 1;
@@ -378,7 +318,7 @@ ncclResult_t meeting_create(ncclUniqueId* id) {
     b[6] = FLAG_MEETING;
     memcpy(b + 8, random, 48);
     memcpy(b + AT_TOKEN, random + 48, TOKEN);
-    for (int i = 0; i < nlisteners; i++) put_address(b + AT_ADDRESSES + 18 * i, &addresses[i]);
+    for (int i = 0; i < nlisteners; i++) address_put(b + AT_ADDRESSES + 18 * i, &addresses[i]);
     seal(b);
     memcpy(j->token, random + 48, TOKEN);
     j->next = jobs;
@@ -390,27 +330,16 @@ ncclResult_t meeting_create(ncclUniqueId* id) {
 }
 
 ncclResult_t meeting_at(const char* address, ncclUniqueId* id) {
-  char host[256];
-  const char* colon = strrchr(address, ':');
-  size_t n = colon ? (size_t)(colon - address) : 0;
-  if (n == 0 || n >= sizeof host || colon[1] == 0)
-    return fail(ncclInvalidArgument, "NCCL_COMM_ID is \"%s\": expected <ipv4>:<port>, [<ipv6>]:<port> or <host>:<port>", address);
-  memcpy(host, address, n);
-  host[n] = 0;
-  if (host[0] == '[' && host[n - 1] == ']') {
-    memmove(host, host + 1, n - 2);
-    host[n - 2] = 0;
-  }
-  struct addrinfo hint = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-  int err = getaddrinfo(host, colon + 1, &hint, &found);
-  if (err) return fail(ncclInvalidArgument, "NCCL_COMM_ID is \"%s\": %s", address, gai_strerror(err));
+  const char* why;
+  struct addrinfo* found = address_find(address, &why);
+  if (found == NULL) return fail(ncclInvalidArgument, "NCCL_COMM_ID is \"%s\": %s", address, why);
   uint8_t* b = (uint8_t*)id->internal;
   memset(b, 0, sizeof id->internal);
   memcpy(b, "MSID\1", 5);
   for (struct addrinfo* a = found; a && b[5] < ADDRESSES; a = a->ai_next) {
     struct sockaddr_storage s = {0};
     memcpy(&s, a->ai_addr, a->ai_addrlen);
-    put_address(b + AT_ADDRESSES + 18 * b[5]++, &s);
+    address_put(b + AT_ADDRESSES + 18 * b[5]++, &s);
   }
   freeaddrinfo(found);
   /* Everybody makes the same id from the same text: there is no secret in it. */
@@ -439,24 +368,14 @@ int meeting_check(const ncclUniqueId* id, const char** text) {
 void meeting_forget(const ncclUniqueId* id) {
   pthread_mutex_lock(&lock);
   for (struct job* j = jobs; j; j = j->next)
-    if (equal(j->token, (const uint8_t*)id->internal + AT_TOKEN, TOKEN) && j->size == 0) {
+    if (sockets_equal(j->token, (const uint8_t*)id->internal + AT_TOKEN, TOKEN) && j->size == 0) {
       forget(j);
       break;
     }
   pthread_mutex_unlock(&lock);
 }
 
-void meeting_before_fork(void) { pthread_mutex_lock(&lock); }
-
-void meeting_in_parent(void) { pthread_mutex_unlock(&lock); }
-
-static void close_same(int fd, ino_t inode) {
-  if (inode && inode_of(fd) == inode) close(fd);
-}
-
 void meeting_in_child(void) {
-  for (int i = 0; i < nlisteners; i++) close_same(listeners[i], inodes[i]);
-  for (int i = 0; i < nclients; i++) close_same(clients[i].fd, clients[i].inode);
   nlisteners = nclients = capacity = running = 0;
   clients = NULL;
   jobs = NULL;

@@ -19,8 +19,5 @@ int meeting_check(const ncclUniqueId* id, const char** text);
 /* meeting_forget drops an id that no rank will ask about: its communicator has one rank. */
 void meeting_forget(const ncclUniqueId* id);
 
-/* A fork finds the table of the thread's descriptors as it is between two changes: the thread waits meanwhile. The child
- * closes those descriptors, and has no thread. */
-void meeting_before_fork(void);
-void meeting_in_parent(void);
+/* In a forked child there is no thread, and no id. */
 void meeting_in_child(void);

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "peers.h"
 
-#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include "hash.h"
 #include "log.h"
 #include "ras.h"
+#include "sockets.h"
 
 static _Atomic(uint64_t) this_host; /* 0: no communicator has found out */
 
@@ -51,8 +51,8 @@ int peers_hosts(ncclComm_t c) {
 }
 
 const char* peer_host(const struct peer* p, char* text, socklen_t size) {
-  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff}, nothing[PEER_ADDRESS];
+  static const uint8_t nothing[PEER_ADDRESS];
+  struct sockaddr_storage at;
   if (p == NULL || memcmp(p->address, nothing, sizeof nothing) == 0) return "unknown";
-  int four = memcmp(p->address, mapped, sizeof mapped) == 0;
-  return inet_ntop(four ? AF_INET : AF_INET6, p->address + (four ? 12 : 0), text, size) ? text : "unknown";
+  return getnameinfo((struct sockaddr*)&at, address_get(p->address, &at), text, size, NULL, 0, NI_NUMERICHOST) == 0 ? text : "unknown";
 }

@@ -5,8 +5,9 @@
 #include <stdint.h>
 
 #include "comm.h"
+#include "sockets.h"
 
-enum { PEER_TOKEN = 16, PEER_ADDRESS = 18 };
+enum { PEER_TOKEN = 16, PEER_ADDRESS = ADDRESS_BYTES };
 
 struct peer {
   uint64_t id;                   /* of the communicator; that of rank 0 counts */

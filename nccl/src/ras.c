@@ -4,7 +4,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -19,7 +18,7 @@
 #include "group.h"
 #include "interfaces.h"
 #include "log.h"
-#include "ras_socket.h"
+#include "sockets.h"
 
 /* A client of NCCL 2.24 to 2.30 speaks protocol 2. It is silent for at most PATIENCE. MOST_CLIENTS are served
  * at a time, and beside them MOST_OTHERS processes, which clients do not keep out. */
@@ -36,7 +35,7 @@ struct client {
   int fd, json, verbose, milliseconds;
 };
 
-static int say(const struct client* c, const char* text, size_t n) { return ras_move(c->fd, (void*)(uintptr_t)text, n, 1, ras_now() + PATIENCE) == 1; }
+static int say(const struct client* c, const char* text, size_t n) { return sockets_move(c->fd, (void*)(uintptr_t)text, n, 1, sockets_now() + PATIENCE) == 1; }
 
 static void report(const struct client* c, int verbose) {
   struct ras_state s = {0};
@@ -97,34 +96,28 @@ static void converse(int fd) {
   struct client c = {.fd = fd, .milliseconds = USUAL};
   char line[512];
   size_t n = 0;
-  int64_t until = ras_now() + PATIENCE;
-  while (n < sizeof line && ras_move(fd, line + n, 1, 0, until) == 1) {
+  int64_t until = sockets_now() + PATIENCE;
+  while (n < sizeof line && sockets_move(fd, line + n, 1, 0, until) == 1) {
     if (line[n++] != '\n') continue;
     line[--n] = 0;
     if (n > 0 && line[n - 1] == '\r') line[n - 1] = 0; /* of telnet */
     if (!obey(&c, line)) return;
     n = 0;
-    until = ras_now() + PATIENCE;
+    until = sockets_now() + PATIENCE;
   }
 }
 
 /* ---- what other processes ask ---- */
 
-static int equal(const uint8_t* a, const uint8_t* b, size_t n) {
-  uint8_t d = 0; /* in constant time: the token is a password */
-  for (size_t i = 0; i < n; i++) d |= a[i] ^ b[i];
-  return d == 0;
-}
-
 static void answer(int fd) {
   struct ras_question q;
   struct ras_state s = {0};
-  if (ras_move(fd, &q, sizeof q, 0, ras_now() + 2000) != 1 || memcmp(q.magic, RAS_ASKS, sizeof q.magic) != 0 || !serves || !equal(q.token, token, sizeof token)) return;
+  if (sockets_move(fd, &q, sizeof q, 0, sockets_now() + 2000) != 1 || memcmp(q.magic, RAS_ASKS, sizeof q.magic) != 0 || !serves || !sockets_equal(q.token, token, sizeof token)) return;
   if (ras_own(&s, 1)) {
     struct ras_answer a = {.ranks = (uint32_t)s.nranks, .size = sizeof *s.ranks};
     memcpy(a.magic, RAS_SAYS, sizeof a.magic);
-    int64_t until = ras_now() + PATIENCE;
-    if (ras_move(fd, &a, sizeof a, 1, until) == 1) ras_move(fd, s.ranks, s.nranks * sizeof *s.ranks, 1, until);
+    int64_t until = sockets_now() + PATIENCE;
+    if (sockets_move(fd, &a, sizeof a, 1, until) == 1) sockets_move(fd, s.ranks, s.nranks * sizeof *s.ranks, 1, until);
   }
   ras_free(&s);
 }
@@ -134,7 +127,7 @@ static void answer(int fd) {
 static void* serve_client(void* with) {
   int fd = (int)(intptr_t)with;
   converse(fd);
-  ras_close(fd);
+  sockets_close(fd);
   atomic_fetch_sub(&served_clients, 1);
   return NULL;
 }
@@ -142,18 +135,18 @@ static void* serve_client(void* with) {
 static void* serve_other(void* with) {
   int fd = (int)(intptr_t)with;
   answer(fd);
-  ras_close(fd);
+  sockets_close(fd);
   atomic_fetch_sub(&served_others, 1);
   return NULL;
 }
 
 static int take(int listener, void* (*serve)(void*), atomic_int* served) {
-  int fd = ras_accept(listener);
+  int fd = sockets_accept(listener);
   if (fd < 0) return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
   pthread_t thread;
   atomic_fetch_add(served, 1);
   if (start_thread(&thread, 1, serve, (void*)(intptr_t)fd) != 0) {
-    ras_close(fd);
+    sockets_close(fd);
     atomic_fetch_sub(served, 1);
   }
   return 1;
@@ -166,12 +159,12 @@ enum { LINGER = 1000 };
 
 static int refuse(void) {
   char text[96];
-  int fd = ras_accept(clients);
+  int fd = sockets_accept(clients);
   if (fd < 0) return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
   int n = snprintf(text, sizeof text, "ERROR: %d clients are served already: expected one of them to end first\n", MOST_CLIENTS);
   (void)!send(fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
   shutdown(fd, SHUT_WR);
-  ras_close(refused);
+  sockets_close(refused);
   refused = fd;
   return 1;
 }
@@ -183,7 +176,7 @@ static void* serve(void* unused) {
     struct pollfd p[2] = {{.fd = clients, .events = POLLIN}, {.fd = full ? -1 : others, .events = POLLIN}};
     int ready = poll(p, 2, full ? 20 : refused >= 0 ? LINGER : -1), taken = ready >= 0;
     if (ready == 0 && !full) {
-      ras_close(refused);
+      sockets_close(refused);
       refused = -1;
     }
     if (ready > 0 && p[0].revents) taken = atomic_load(&served_clients) < MOST_CLIENTS ? take(clients, serve_client, &served_clients) : refuse();
@@ -195,8 +188,6 @@ static void* serve(void* unused) {
 
 /* ---- the start ---- */
 
-static socklen_t size_of(const struct sockaddr_storage* a) { return a->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6); }
-
 /* shown writes an address as NCCL does: 127.0.0.1<28028>. */
 static const char* shown(const struct sockaddr_storage* a, char* text, size_t size) {
   char number[64] = "?";
@@ -207,46 +198,18 @@ static const char* shown(const struct sockaddr_storage* a, char* text, size_t si
   return text;
 }
 
-static int listen_on(struct sockaddr_storage* at, int shared) {
-  int one = 1, fd = ras_socket(at->ss_family);
-  socklen_t n = sizeof *at;
-  if (fd < 0) return -1;
-  if (shared) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  if (shared) setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one); /* any process of a user's answers */
-  if (bind(fd, (struct sockaddr*)at, size_of(at)) == 0 && listen(fd, 128) == 0 && getsockname(fd, (struct sockaddr*)at, &n) == 0) return fd;
-  int err = errno;
-  ras_close(fd);
-  errno = err;
-  return -1;
-}
-
-/* find_address reads NCCL_RAS_ADDR; by default, and where the name is localhost, no resolver is asked. */
-static int find_address(const char* text, struct sockaddr_storage* out) {
-  char host[256];
-  const char* colon = strrchr(text, ':');
-  size_t n = colon ? (size_t)(colon - text) : 0;
-  if (n == 0 || n >= sizeof host || colon[1] == 0) return 0;
-  memcpy(host, text, n);
-  host[n] = 0;
-  if (host[0] == '[' && host[n - 1] == ']') {
-    memmove(host, host + 1, n - 2);
-    host[n - 2] = 0;
-  }
-  struct addrinfo hint = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-  if (getaddrinfo(strcmp(host, "localhost") == 0 ? "127.0.0.1" : host, colon + 1, &hint, &found) != 0) return 0;
-  memset(out, 0, sizeof *out);
-  memcpy(out, found->ai_addr, found->ai_addrlen);
-  freeaddrinfo(found);
-  return 1;
-}
-
 static void listen_for_clients(void) {
   struct sockaddr_storage at = {0};
   char text[96];
-  const char* named = setting("NCCL_RAS_ADDR");
-  if (named && *named && !find_address(named, &at)) {
-    log_info(SUB_INIT | SUB_RAS, -1, "RAS failed to establish a client listening socket at %s: expected <ipv4>:<port>, [<ipv6>]:<port> or <host>:<port>", named);
-    return;
+  const char *named = setting("NCCL_RAS_ADDR"), *why;
+  if (named && *named) {
+    struct addrinfo* found = address_find(named, &why);
+    if (found == NULL) {
+      log_info(SUB_INIT | SUB_RAS, -1, "RAS failed to establish a client listening socket at %s: %s", named, why);
+      return;
+    }
+    memcpy(&at, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
   }
   if (named == NULL || *named == 0) {
     struct sockaddr_in* in = (struct sockaddr_in*)&at;
@@ -254,7 +217,7 @@ static void listen_for_clients(void) {
     in->sin_port = htons(PORT);
     in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   }
-  clients = listen_on(&at, 1);
+  clients = sockets_listen(&at, 1);
   if (clients < 0)
     log_info(SUB_INIT | SUB_RAS, -1, "RAS failed to establish a client listening socket at %s: %s", shown(&at, text, sizeof text), strerror(errno));
   else
@@ -262,19 +225,9 @@ static void listen_for_clients(void) {
 }
 
 static void listen_for_others(void) {
-  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
   struct interface_address found;
-  if (getrandom(token, sizeof token, 0) != sizeof token || interfaces_find(&found, 1) != 1 || (others = listen_on(&found.addr, 0)) < 0) return;
-  if (found.addr.ss_family == AF_INET) {
-    const struct sockaddr_in* in = (const void*)&found.addr;
-    memcpy(address, mapped, sizeof mapped);
-    memcpy(address + 12, &in->sin_addr, 4);
-    memcpy(address + 16, &in->sin_port, 2);
-  } else {
-    const struct sockaddr_in6* in = (const void*)&found.addr;
-    memcpy(address, &in->sin6_addr, 16);
-    memcpy(address + 16, &in->sin6_port, 2);
-  }
+  if (getrandom(token, sizeof token, 0) != sizeof token || interfaces_find(&found, 1) != 1 || (others = sockets_listen(&found.addr, 0)) < 0) return;
+  address_put(address, &found.addr);
   serves = 1;
 }
 
@@ -285,8 +238,8 @@ static void start(void) {
   listen_for_others();
   if (clients < 0 && others < 0) return;
   if (start_thread(&thread, 1, serve, NULL) == 0) return;
-  ras_close(clients);
-  ras_close(others);
+  sockets_close(clients);
+  sockets_close(others);
   serves = 0;
   log_info(SUB_INIT | SUB_RAS, -1, "RAS cannot start its thread");
 }

@@ -28,11 +28,6 @@ int ras_serves(const struct peer* p);
 /* ras_is_self reports whether a process is this one. */
 int ras_is_self(const struct peer* p);
 
-/* Around a fork: the child closes what the service has open. */
-void ras_before_fork(void);
-void ras_in_parent(void);
-void ras_in_child(void);
-
 /* ---- between the files of the service ---- */
 
 /* What an answer is made of. Ranks are in the order of their communicators' ids, and then of their numbers. */

@@ -9,7 +9,7 @@
 
 #include "cuda.h"
 #include "ras.h"
-#include "ras_socket.h"
+#include "sockets.h"
 
 /* Bounds of what an answer may make this process do: ranks of one process, and of one communicator. */
 enum { AT_A_TIME = 64, MOST_RANKS = 1 << 16, MOST_OF_ONE = 1 << 16 };
@@ -117,37 +117,20 @@ struct asking {
   char* answer;
 };
 
-static socklen_t address_of(const struct peer* p, struct sockaddr_storage* out) {
-  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-  memset(out, 0, sizeof *out);
-  if (memcmp(p->address, mapped, sizeof mapped) == 0) {
-    struct sockaddr_in* in = (struct sockaddr_in*)out;
-    in->sin_family = AF_INET;
-    memcpy(&in->sin_addr, p->address + 12, 4);
-    memcpy(&in->sin_port, p->address + 16, 2);
-    return sizeof *in;
-  }
-  struct sockaddr_in6* in = (struct sockaddr_in6*)out;
-  in->sin6_family = AF_INET6;
-  memcpy(&in->sin6_addr, p->address, 16);
-  memcpy(&in->sin6_port, p->address + 16, 2);
-  return sizeof *in;
-}
-
 /* begin connects. A process that refuses is none any more. */
 static void begin(struct asking* a, struct ras_peer* p) {
   struct sockaddr_storage at;
-  socklen_t n = address_of(&p->peer, &at);
-  *a = (struct asking){.peer = p, .fd = ras_socket(at.ss_family)};
+  socklen_t n = address_get(p->peer.address, &at);
+  *a = (struct asking){.peer = p, .fd = sockets_new(at.ss_family)};
   if (a->fd >= 0 && connect(a->fd, (struct sockaddr*)&at, n) != 0 && errno != EINPROGRESS) {
     p->dead = errno == ECONNREFUSED;
-    ras_close(a->fd);
+    sockets_close(a->fd);
     a->fd = -1;
   }
 }
 
 static void end(struct asking* a) {
-  ras_close(a->fd);
+  sockets_close(a->fd);
   free(a->answer);
   *a = (struct asking){.fd = -1};
 }
@@ -212,16 +195,16 @@ static int proceed(struct asking* a) {
 void ras_ask(struct ras_state* s, int milliseconds) {
   struct asking all[AT_A_TIME];
   struct pollfd set[AT_A_TIME];
-  int64_t started = ras_now(), until = started + milliseconds;
+  int64_t started = sockets_now(), until = started + milliseconds;
   size_t next = 0, under_way = 0;
-  while (ras_now() < until) {
+  while (sockets_now() < until) {
     while (under_way < AT_A_TIME && next < s->npeers) {
       begin(&all[under_way], &s->peers[next++]);
       under_way += all[under_way].fd >= 0;
     }
     if (under_way == 0) break;
     for (size_t i = 0; i < under_way; i++) set[i] = (struct pollfd){.fd = all[i].fd, .events = all[i].sent < sizeof(struct ras_question) ? POLLOUT : POLLIN};
-    int64_t left = until - ras_now();
+    int64_t left = until - sockets_now();
     if (poll(set, (nfds_t)under_way, left > 0 ? (int)left : 0) <= 0) continue;
     for (size_t i = under_way; i-- > 0;) { /* from the last: one that ends gives its place to the last */
       int done = set[i].revents ? proceed(&all[i]) : 0;
@@ -233,7 +216,7 @@ void ras_ask(struct ras_state* s, int milliseconds) {
   }
   s->timeouts = (int)(under_way + s->npeers - next);
   while (under_way) end(&all[--under_way]);
-  s->seconds = (double)(ras_now() - started) / 1000;
+  s->seconds = (double)(sockets_now() - started) / 1000;
   if (s->nranks) qsort(s->ranks, s->nranks, sizeof *s->ranks, by_rank);
 }
 

@@ -1,4 +1,4 @@
-/* What the runtime that comes with libmscclpp needs of the process. It ends the process where it does not get that. */
+/* The limits of a process within which the runtime of libmscclpp can start. It ends the process where it cannot. */
 #pragma once
 
 /* room_missing says what this process lacks for it, or returns NULL. */
