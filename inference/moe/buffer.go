@@ -78,6 +78,11 @@ func (b *Buffer) makeMemory(ctx context.Context, apart bool) (err error) {
 	if apart && size > mostOverPorts {
 		return invalid("buffer", "%d bytes for ranks that do not share memory: expected at most %d, with fewer tokens or shorter rows", size, uint64(mostOverPorts))
 	}
+	if apart {
+		b.comm.Log().Info("experts over port channels, as not all ranks reach each other's memory", "bytes", b.options.NetworkBytes(n))
+	} else {
+		b.comm.Log().Info("experts over memory of the ranks", "bytes", size)
+	}
 	if b.memory, err = ownmemory.New(b.comm, size); err != nil {
 		return err
 	}

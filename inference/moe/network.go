@@ -43,7 +43,6 @@ func (b *Buffer) openNetwork(ctx context.Context, size uint64) (peers []uintptr,
 			}
 		}
 	}
-	b.comm.Log().Info("experts over port channels, as not all ranks reach each other's memory", "bytes", b.options.NetworkBytes(n))
 	return peers, nil
 }
 
