@@ -124,7 +124,11 @@ func vectorMemory(w *wave, o *op) error {
 			}
 		}
 	}
-	return w.enqueue(a)
+	err := w.enqueue(a)
+	if err == nil && o.Format == isa.Flat && !a.performed && a.ofGroup() { // as other operations on it, it takes effect at once
+		err = w.performBehind(len(w.pending) - 1)
+	}
+	return err
 }
 
 // accessBytes is how many bytes each lane accesses.
@@ -167,12 +171,14 @@ func (w *wave) perform(a *access) error {
 	for x := a.exec; x != 0; x &= x - 1 {
 		l := bits.TrailingZeros64(x)
 		var err error
-		switch a.class {
-		case load:
+		switch {
+		case a.op.Format == isa.Flat && a.addr[l]>>32 == isa.SharedBase>>32:
+			err = w.flatGroup(a, l)
+		case a.class == load:
 			err = m.Load(core, a.scope, a.addr[l], a.size, &a.data[l])
-		case store:
+		case a.class == store:
 			err = m.Store(core, a.scope, a.addr[l], a.size, &a.data[l])
-		case atomic:
+		case a.class == atomic:
 			err = m.Atomic(core, a.scope, atomicOf(a.op.Name), a.addr[l], a.size, &a.data[l])
 		}
 		if err != nil {
@@ -328,4 +334,37 @@ func holds(first, second *access) bool {
 		return true
 	}
 	return first.class == invalidate || second.class == writeBack && (first.class == store || first.class == atomic || first.class == writeBack)
+}
+
+// ofGroup tells whether a flat access is to memory of the block, in any of its lanes.
+func (a *access) ofGroup() bool {
+	for m := a.exec; m != 0; m &= m - 1 {
+		if a.addr[bits.TrailingZeros64(m)]>>32 == isa.SharedBase>>32 {
+			return true
+		}
+	}
+	return false
+}
+
+// flatGroup performs the flat access of a lane to memory of the block.
+func (w *wave) flatGroup(a *access, lane int) error {
+	lds, at := w.block.lds, uint64(uint32(a.addr[lane]))
+	if at+uint64(a.size) > uint64(len(lds)) || at%uint64(min(a.size&-a.size, 4)) != 0 {
+		return fmt.Errorf("%d bytes at %#x of group memory: it has %d bytes", a.size, at, len(lds))
+	}
+	if a.class == atomic {
+		return fmt.Errorf("a flat atomic operation on group memory: no committed kernel has one")
+	}
+	for i := range uint64(a.size) {
+		word, shift := &a.data[lane][i/4], 8*(i%4)
+		switch {
+		case a.class == store:
+			lds[at+i] = byte(*word >> shift)
+		case shift == 0:
+			*word = uint32(lds[at+i])
+		default:
+			*word |= uint32(lds[at+i]) << shift
+		}
+	}
+	return nil
 }
