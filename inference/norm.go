@@ -8,6 +8,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/ownkernel"
 )
 
 // Norm is how rows are normalized.
@@ -225,13 +226,5 @@ func (a *normArgs) signature(t kernel.DataType) uint32 {
 	if a.Bias != 0 {
 		present |= 2
 	}
-	const prime = 16777619
-	sum := uint32(2166136261)
-	for _, x := range [10]uint32{uint32(t), a.Tokens, a.Hidden, a.Flags, a.Quantized, math.Float32bits(a.Epsilon), present, a.Ranks, a.First, a.Count} {
-		for range 4 {
-			sum = (sum ^ x&0xff) * prime
-			x >>= 8
-		}
-	}
-	return sum
+	return ownkernel.Signature(uint32(t), a.Tokens, a.Hidden, a.Flags, a.Quantized, math.Float32bits(a.Epsilon), present, a.Ranks, a.First, a.Count)
 }

@@ -3,12 +3,12 @@ package inference
 import (
 	"errors"
 	"fmt"
-	"time"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/ownkernel"
 	"github.com/mscclpp-go/mscclpp/internal/ownmemory"
 )
 
@@ -187,32 +187,12 @@ func (w *Workspace) outcome() error {
 	}
 	s := (*normState)(ownmemory.At(w.args.State))
 	if s.Apart != 0 {
-		err := &framework.Error{Op: "all_reduce_norm", Peer: int(s.Apart) - 1, Err: fmt.Errorf(
-			"%w: it has begun a call with another type, other sizes or another norm than rank %d", framework.ErrInvalid, w.comm.Rank())}
-		w.comm.Abort(err)
-		return err
+		return ownkernel.Apart(w.comm, "all_reduce_norm", int(s.Apart)-1, "another type, other sizes or another norm")
 	}
 	if s.Left == 0 {
 		return nil
 	}
-	if err := w.cause(); err != nil {
-		return fmt.Errorf("all_reduce_norm: %w", err)
-	}
-	return fmt.Errorf("%w: all_reduce_norm: a launch was left before its end", framework.ErrPeer)
-}
-
-// causePatience is how long a launch that was left waits to learn why.
-const causePatience = time.Second
-
-func (w *Workspace) cause() error {
-	if err := w.comm.Check(); err != nil {
-		return err
-	}
-	select {
-	case <-w.comm.Done():
-	case <-time.After(causePatience):
-	}
-	return w.comm.Check()
+	return ownkernel.Left(w.comm, "all_reduce_norm")
 }
 
 // Types are those that operators of this package take.

@@ -1,73 +1,22 @@
 package moe
 
 import (
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"reflect"
-	"strings"
 	"testing"
-	"unicode"
+
+	"github.com/mscclpp-go/mscclpp/framework/kernel/layouttest"
 )
 
 // The Go twins of moe_args.h have the sizes and offsets that a compiler gives the originals.
 func TestLayoutsAgree(t *testing.T) {
-	source := "#include \"moe_args.h\"\n#include <stdio.h>\nusing namespace mscclpp::inference;\nint main() {\n"
-	var want []string
-	check := func(what, expression string, value uintptr) {
-		source += fmt.Sprintf("  printf(\"%s %%zu\\n\", size_t(%s));\n", what, expression)
-		want = append(want, fmt.Sprintf("%s %d", what, value))
-	}
-	for name, twin := range map[string]any{"MoeState": moeState{}, "MoeArgs": moeArgs{}} {
-		typ := reflect.TypeOf(twin)
-		check(name, "sizeof("+name+")", typ.Size())
-		for _, f := range reflect.VisibleFields(typ) {
-			if f.Anonymous || f.Name == "_" {
-				continue
-			}
-			offset := uintptr(0)
-			for i := range f.Index {
-				offset += typ.FieldByIndex(f.Index[:i+1]).Offset
-			}
-			check(name+"."+f.Name, "offsetof("+name+", "+snake(f.Name)+")", offset)
-		}
-	}
-	check("flags", "kMoeWeighted << 8 | kMoeExponents", uintptr(weighted<<8|exponents))
-	check("phases", "kMoeSend << 16 | kMoeReceive << 8 | kMoeCast", uintptr(sendPhase<<16|receivePhase<<8|castRows))
-	check("channels", "kMoeApart - kMoeFull", channelApart-channelFull)
-	check("channel", "kMoeWrongExpert", channelExpert)
-	check("record", "kMoeRecord", uintptr(recordBytes))
-	dir := t.TempDir()
-	file := filepath.Join(dir, "layout.cc")
-	if err := os.WriteFile(file, []byte(source+"}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(dir, "layout")
-	build := exec.Command("g++", "-std=c++17", "-Wno-invalid-offsetof", "-Ikernels", "-I../../framework/kernel/include", file, "-o", program)
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	text, err := exec.Command(program).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, got := range strings.Split(strings.TrimSpace(string(text)), "\n") {
-		if got != want[i] {
-			t.Errorf("C++ has %s, Go %s", got, want[i])
-		}
-	}
-}
-
-// snake is a name as C++ has it: ResidualOut is residual_out.
-func snake(name string) string {
-	var out []rune
-	letters := []rune(name)
-	for i, r := range letters {
-		if unicode.IsUpper(r) && i > 0 && (unicode.IsLower(letters[i-1]) || i+1 < len(letters) && unicode.IsLower(letters[i+1]) && letters[i+1] != 's') {
-			out = append(out, '_')
-		}
-		out = append(out, unicode.ToLower(r))
-	}
-	return string(out)
+	layouttest.Agree(t, layouttest.Source{Headers: []string{"moe_args.h"}, Namespace: "mscclpp::inference", Include: []string{"kernels", "../../framework/kernel/include"}},
+		[]layouttest.Twin{
+			{Name: "MoeState", Go: moeState{}},
+			{Name: "MoeArgs", Go: moeArgs{}},
+		}, map[string]uint64{
+			"kMoeWeighted << 8 | kMoeExponents":            uint64(weighted<<8 | exponents),
+			"kMoeSend << 16 | kMoeReceive << 8 | kMoeCast": uint64(sendPhase<<16 | receivePhase<<8 | castRows),
+			"kMoeApart - kMoeFull":                         channelApart - channelFull,
+			"kMoeWrongExpert":                              channelExpert,
+			"kMoeRecord":                                   uint64(recordBytes),
+		})
 }

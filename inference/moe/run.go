@@ -1,15 +1,14 @@
 package moe
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"time"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/ownkernel"
 	"github.com/mscclpp-go/mscclpp/internal/ownmemory"
 )
 
@@ -152,15 +151,7 @@ func (b *Buffer) call(kind int, phase Phase, ticket *uint64, units int, s device
 
 // signature is a hash of what all ranks must have in common: the kernel compares it.
 func (a *moeArgs) signature(kind int) uint32 {
-	const prime = 16777619
-	sum := uint32(2166136261)
-	for _, x := range [6]uint32{uint32(kind), a.Hidden, a.Flags &^ index64, a.RowScales, a.Experts, a.MostTokens} {
-		for range 4 {
-			sum = (sum ^ x&0xff) * prime
-			x >>= 8
-		}
-	}
-	return sum
+	return ownkernel.Signature(uint32(kind), a.Hidden, a.Flags&^index64, a.RowScales, a.Experts, a.MostTokens)
 }
 
 // few are the tokens up to which small blocks are faster.
@@ -216,7 +207,7 @@ func (b *Buffer) outcome(op string) error {
 	case s.Left == 0:
 		return nil
 	case s.Apart != 0:
-		err = &framework.Error{Op: op, Peer: int(s.Apart) - 1, Err: fmt.Errorf("%w: it %s than rank %d", framework.ErrInvalid, anotherCall, b.comm.Rank())}
+		return ownkernel.Apart(b.comm, op, int(s.Apart)-1, otherCall)
 	case s.Trouble == noExpert:
 		err = invalid(op, "token %d of rank %d has expert %d: expected -1 to %d", s.Place, b.comm.Rank(), int32(s.Seen), b.options.Experts-1)
 	case s.Trouble == overflow:
@@ -226,16 +217,8 @@ func (b *Buffer) outcome(op string) error {
 		b.comm.Abort(err)
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), causePatience)
-	defer cancel()
-	if err := b.comm.Cause(ctx); err != nil {
-		return fmt.Errorf("%s: %w", op, err)
-	}
-	return fmt.Errorf("%w: %s: a launch was left before its end", framework.ErrPeer, op)
+	return ownkernel.Left(b.comm, op)
 }
-
-// causePatience is how long a launch that was left waits to learn why.
-const causePatience = 2 * time.Second
 
 // quiet waits until earlier launches, on a GPU, no longer use memory that is to be freed.
 func (b *Buffer) quiet() error {

@@ -13,8 +13,8 @@ const (
 
 var waitNumber atomic.Uint32
 
-// anotherCall is said of a rank that differs.
-const anotherCall = "has begun a call with another format or other sizes"
+// otherCall is in what a rank's call may differ.
+const otherCall = "another format or other sizes"
 
 // list has reports of waits that took too long name the operator, and the buffer end with its communicator.
 func (b *Buffer) list(end func() error) {
@@ -34,7 +34,7 @@ func (b *Buffer) waitOf(channel uint32) string {
 	me := b.comm.Rank()
 	switch channel {
 	case channelApart:
-		return op + ": the rank " + anotherCall
+		return op + ": the rank has begun a call with " + otherCall
 	case channelExpert:
 		return fmt.Sprintf("dispatch: a token of rank %d has an expert that there is not: expected -1 to %d", me, b.options.Experts-1)
 	case channelNotices:

@@ -74,7 +74,7 @@ var directions = []direction{
 	{of: "python", may: nil, test: []string{"internal/promise", "framework/device/cuda", "framework/device/cuda/emulated"}, why: "the package is written in Python; its tests use it as programs do"},
 	{of: "internal/setup", may: []string{"framework/", "collectives", "launch", "plugins", "transports", "internal/", "plan/attach", "plan/schema"},
 		why: "it puts jobs together for the libraries of all languages, none of which it knows"},
-	{of: "internal/ownkernel", may: []string{"framework", "framework/comm", "framework/device", "framework/kernel", "framework/kernel/image"}, why: "it loads a kernel, and knows no calls"},
+	{of: "internal/ownkernel", may: []string{"framework", "framework/comm", "framework/device", "framework/kernel", "framework/kernel/image"}, test: []string{"internal/ranktest"}, why: "it loads a kernel and says how launches ended, and knows no calls"},
 	{of: "internal/ownmemory", may: []string{"framework", "framework/comm", "framework/device"}, why: "it holds memory, and knows no calls"},
 	{of: "internal/ranktest", may: []string{"framework/", "transports/shm", "transports/cudaipc", "transports/tcp", "collectives/collectivetest"}, why: "it starts ranks for tests of what runs over any transport"},
 	{of: "internal/traces", may: []string{"framework/", "internal/"}, why: "it reads what ranks write, and starts none"},

@@ -1,4 +1,4 @@
-// Package ownkernel loads a kernel of which this module has images, unless a transport brings one: transports come first,
+// Package ownkernel loads a kernel of which this module has images, unless a transport brings one, and says how launches ended: transports come first,
 // as they know of devices that this module does not.
 package ownkernel
 

@@ -16,6 +16,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/ownkernel"
 	"github.com/mscclpp-go/mscclpp/plan/schema"
 	"github.com/mscclpp-go/mscclpp/plan/verify"
 )
@@ -248,29 +249,12 @@ func (e *Executor) outcome(a *arena) error {
 	}
 	s := a.state()
 	if s.Apart != 0 {
-		err := &framework.Error{Op: "execute plan " + e.plan.Name, Peer: int(s.Apart) - 1,
-			Err: invalid("it has begun a call with other sizes, type, reduction or packets than rank %d", e.comm.Rank())}
-		e.comm.Abort(err)
-		return err
+		return ownkernel.Apart(e.comm, "execute plan "+e.plan.Name, int(s.Apart)-1, "other sizes, type, reduction or packets")
 	}
 	if s.Left == 0 {
 		return nil
 	}
-	if err := e.cause(); err != nil {
-		return fmt.Errorf("plan %s: %w", e.plan.Name, err)
-	}
-	return fmt.Errorf("%w: plan %s: a launch was left before its end", framework.ErrPeer, e.plan.Name)
-}
-
-// cause is why a launch was left.
-func (e *Executor) cause() error {
-	if err := e.comm.Check(); err != nil {
-		return err
-	}
-	if err := e.comm.Cause(context.Background()); err != nil {
-		return err
-	}
-	return e.comm.Check()
+	return ownkernel.Left(e.comm, "plan "+e.plan.Name)
 }
 
 // Close releases what calls have set up. A call in progress, which waits for peers, ends with ErrClosed, and with it the

@@ -1,131 +1,90 @@
 package kernelargs
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"reflect"
-	"strings"
 	"testing"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/layouttest"
 )
 
 // The Go mirrors of kernels/args.h have the sizes and offsets that a compiler gives
 // the originals.
 func TestLayoutsAgree(t *testing.T) {
-	type twin struct {
-		name   string
-		value  any
-		fields map[string]string // Go name to C++ name
-	}
-	twins := []twin{
-		{"Signature", Signature{}, map[string]string{"Sequence": "sequence", "Count": "count", "Collective": "collective", "Algorithm": "algorithm", "Type": "type", "Op": "op", "Root": "root"}},
-		{"Common", Common{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Lanes": "lanes", "Check": "check",
+	twins := []layouttest.Twin{
+		{Name: "Signature", Go: Signature{}, Fields: map[string]string{"Sequence": "sequence", "Count": "count", "Collective": "collective", "Algorithm": "algorithm", "Type": "type", "Op": "op", "Root": "root"}},
+		{Name: "Common", Go: Common{}, Fields: map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Lanes": "lanes", "Check": "check",
 			"Packets": "packets", "PacketHalf": "packet_half", "Stages": "stages", "StageSlot": "stage_slot", "Pipes": "pipes", "PipeSlot": "pipe_slot",
 			"StageSlots": "stage_slots", "PipeSlots": "pipe_slots", "Signature": "signature", "Scratch": "scratch"}},
-		{"Args", Args{}, map[string]string{"Input": "input", "Output": "output", "Count": "count", "Chunk": "chunk", "Type": "type", "Op": "op", "Root": "root",
+		{Name: "Args", Go: Args{}, Fields: map[string]string{"Input": "input", "Output": "output", "Count": "count", "Chunk": "chunk", "Type": "type", "Op": "op", "Root": "root",
 			"Element": "element", "Scale": "scale", "InputOffset": "input_offset", "OutputOffset": "output_offset", "Memory": "memory", "Window": "window", "Inputs": "inputs", "Outputs": "outputs", "Processes": "processes"}},
-		{"LLArgs", LLArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Check": "check", "Release": "release",
+		{Name: "LLArgs", Go: LLArgs{}, Fields: map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Check": "check", "Release": "release",
 			"Area": "area", "Half": "half", "Slot": "slot", "Input": "input", "Output": "output", "Count": "count", "Op": "op", "Element": "element", "Scale": "scale",
 			"Signature": "signature", "Scratch": "scratch"}},
-		{"StepArgs", StepArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Signal": "signal", "Wait": "wait",
+		{Name: "StepArgs", Go: StepArgs{}, Fields: map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Signal": "signal", "Wait": "wait",
 			"Lag": "lag", "Check": "check", "OutputOffset": "output_offset", "Memory": "memory", "Input": "input", "Output": "output", "Inputs": "inputs",
 			"Stride": "stride", "Count": "count", "Op": "op", "Scale": "scale", "Signature": "signature", "Scratch": "scratch"}},
-		{"Transfer", Transfer{}, map[string]string{"Buffer": "buffer", "Bytes": "bytes", "Peer": "peer", "Receive": "receive"}},
-		{"TransferArgs", TransferArgs{}, map[string]string{"Transfers": "transfers", "Listed": "listed", "First": "first", "Memory": "memory", "Lines": "lines", "LongBytes": "long_bytes", "Beside": "beside", "BesideSlots": "beside_slots", "List": "list", "Theirs": "theirs"}},
-		{"LinePipes", LinePipes{}, map[string]string{"Offset": "offset", "Lanes": "lanes", "Active": "active", "Slots": "slots", "Groups": "groups"}},
-		{"LLTransferArgs", LLTransferArgs{}, map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks",
+		{Name: "Transfer", Go: Transfer{}, Fields: map[string]string{"Buffer": "buffer", "Bytes": "bytes", "Peer": "peer", "Receive": "receive"}},
+		{Name: "TransferArgs", Go: TransferArgs{}, Fields: map[string]string{"Transfers": "transfers", "Listed": "listed", "First": "first", "Memory": "memory", "Lines": "lines", "LongBytes": "long_bytes", "Beside": "beside", "BesideSlots": "beside_slots", "List": "list", "Theirs": "theirs"}},
+		{Name: "LinePipes", Go: LinePipes{}, Fields: map[string]string{"Offset": "offset", "Lanes": "lanes", "Active": "active", "Slots": "slots", "Groups": "groups"}},
+		{Name: "LLTransferArgs", Go: LLTransferArgs{}, Fields: map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks",
 			"Transfers": "transfers", "Release": "release", "Signature": "signature", "Lines": "lines", "Scratch": "scratch", "List": "list"}},
 	}
-	twins = append(twins, []twin{
-		{"ExchangeNote", ExchangeNote{}, map[string]string{"Begun": "begun", "Ended": "ended", "Found": "found", "Host": "host", "Theirs": "theirs", "Ours": "ours"}},
-		{"ExchangeArgs", ExchangeArgs{}, map[string]string{"Control": "control", "Inside": "inside", "State": "state", "Note": "note", "Ports": "ports", "Slots": "slots", "Slot": "slot",
+	twins = append(twins, []layouttest.Twin{
+		{Name: "ExchangeNote", Go: ExchangeNote{}, Fields: map[string]string{"Begun": "begun", "Ended": "ended", "Found": "found", "Host": "host", "Theirs": "theirs", "Ours": "ours"}},
+		{Name: "ExchangeArgs", Go: ExchangeArgs{}, Fields: map[string]string{"Control": "control", "Inside": "inside", "State": "state", "Note": "note", "Ports": "ports", "Slots": "slots", "Slot": "slot",
 			"Input": "input", "Apart": "input_stride", "Output": "output", "Stride": "stride", "Bytes": "bytes", "Host": "host", "Hosts": "hosts", "Giver": "giver", "Taker": "taker", "Signature": "signature"}},
-		{"SendRecvNote", SendRecvNote{}, map[string]string{"Waits": "waits", "Found": "found", "Peer": "peer", "Sent": "sent", "Expected": "expected"}},
-		{"SendRecvArgs", SendRecvArgs{}, map[string]string{"Control": "control", "Inside": "inside", "State": "state", "Peers": "peers", "Note": "note", "Departed": "departed", "Data": "data", "Credit": "credit",
+		{Name: "SendRecvNote", Go: SendRecvNote{}, Fields: map[string]string{"Waits": "waits", "Found": "found", "Peer": "peer", "Sent": "sent", "Expected": "expected"}},
+		{Name: "SendRecvArgs", Go: SendRecvArgs{}, Fields: map[string]string{"Control": "control", "Inside": "inside", "State": "state", "Peers": "peers", "Note": "note", "Departed": "departed", "Data": "data", "Credit": "credit",
 			"Slots": "slots", "Slot": "slot", "Memory": "memory", "First": "first", "Listed": "listed", "Transfers": "transfers", "Rank": "rank", "Ranks": "ranks",
 			"Signature": "signature", "List": "list"}},
 	}...)
-	source := "#include \"exchange_args.h\"\n#include \"links.h\"\n#include <stdio.h>\nusing namespace mscclpp::collectives;\nint main() {\n"
-	var want []string
-	check := func(what string, expression string, value uintptr) {
-		source += fmt.Sprintf("  printf(\"%s %%zu\\n\", size_t(%s));\n", what, expression)
-		want = append(want, fmt.Sprintf("%s %d", what, value))
-	}
-	for _, x := range twins {
-		typ := reflect.TypeOf(x.value)
-		check(x.name, "sizeof("+x.name+")", typ.Size())
-		for name, c := range x.fields {
-			f, ok := typ.FieldByName(name)
-			if !ok {
-				t.Fatalf("%s has no field %s", x.name, name)
-			}
-			check(x.name+"."+c, "offsetof("+x.name+", "+c+")", f.Offset)
-		}
-	}
-	check("mailbox", "sizeof(Mailbox)", MailboxBytes)
-	check("mailbox.signature", "offsetof(Mailbox, signature)", SignatureOffset)
-	check("signature", "sizeof(Mailbox::signature[0])", SignatureBytes)
-	check("state", "sizeof(State)", StateBytes)
-	check("notes", "offsetof(State, epochs)", NotesBytes)
-	check("ranks of LL", "kLLRanks", LLRanks)
-	check("steps", "1 << kStepOpen | 1 << (kStepPushed + 4) | 1 << (kStepTaken + 8) | 1 << (kStepDone + 12)", StepOpen|StepPushed<<4|StepTaken<<8|StepDone<<12)
-	check("blocks", "kMaxBlocks", MaxBlocks)
-	check("state.sequence", "offsetof(State, sequence)", SequenceOffset)
-	check("state.mismatch", "offsetof(State, mismatch)", MismatchOffset)
-	check("state.elsewhere", "offsetof(State, elsewhere)", ElsewhereOffset)
-	check("state.unreachable", "offsetof(State, unreachable)", UnreachableOffset)
-	check("state.reason", "offsetof(State, reason)", ReasonOffset)
-	check("state.sent", "offsetof(State, sent)", SentOffset)
-	check("state.expected", "offsetof(State, expected)", ExpectedOffset)
-	check("pull", "kPullBytes", PullBytes)
-	check("header", "sizeof(Signature)", unsafe.Sizeof(Signature{}))
-	check("ranks", "kMaxRanks", MaxRanks)
-	check("lanes", "kMaxLanes", MaxLanes)
-	check("transfers", "kMaxTransfers", MaxTransfers)
-	check("transfers of LL", "kLLTransfers", LLTransfers)
-	check("words", "8 * kTransferWords", TransferBytes)
-	check("words that are waited for", "1 + kWordOffer", uintptr(len(WaitedFor)))
-	check("publish", "kCheckPublish", CheckPublish)
-	check("compare", "kCheckCompare", CheckCompare)
-	check("release sent", "kReleaseSent", uintptr(ReleaseSent))
-	check("release at once", "kReleaseAtOnce", uintptr(ReleaseAtOnce))
-	check("release met", "kReleaseMet", uintptr(ReleaseMet))
-	check("exchange head", "sizeof(ExchangeHead)", ExchangeHead)
-	check("exchange state", "sizeof(ExchangeState)", ExchangeStateBytes)
-	check("exchange note", "sizeof(ExchangeNote)", ExchangeNoteBytes)
-	check("slots of sendrecv", "kSendRecvSlots", SendRecvSlots)
-	check("peers of sendrecv", "kSendRecvPeers", SendRecvPeers)
-	check("blocks of sendrecv", "kSendRecvBlocks", SendRecvBlocks)
-	check("sendrecv head", "sizeof(SendRecvHead)", SendRecvHead)
-	check("sendrecv state", "sizeof(SendRecvState)", SendRecvStateBytes)
-	check("sendrecv peer", "sizeof(SendRecvPeer)", SendRecvPeerBytes)
-	check("sendrecv note", "sizeof(SendRecvNote)", SendRecvNoteBytes)
-	check("port handle", "sizeof(mscclpp::PortChannelHandle)", unsafe.Sizeof(kernel.PortChannelHandle{}))
-	check("differs", "kMismatchSignature", MismatchSignature)
-	check("length", "kMismatchLength", MismatchLength)
-	source += "}\n"
-
-	dir := t.TempDir()
-	file := filepath.Join(dir, "layout.cc")
-	if err := os.WriteFile(file, []byte(source), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(dir, "layout")
-	build := exec.Command("g++", "-std=c++17", "-I../../../framework/kernel/include", "-I../../kernels", "-Wno-invalid-offsetof", file, "-o", program)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	out, err := exec.Command(program).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := strings.TrimSpace(string(out)); got != strings.Join(want, "\n") {
-		t.Errorf("the compiler says\n%s\nGo says\n%s", got, strings.Join(want, "\n"))
-	}
+	source := layouttest.Source{Headers: []string{"exchange_args.h", "links.h"}, Namespace: "mscclpp::collectives", Include: []string{"../../kernels", "../../../framework/kernel/include"}}
+	layouttest.Agree(t, source, twins, map[string]uint64{
+		"sizeof(Mailbox)":               MailboxBytes,
+		"offsetof(Mailbox, signature)":  SignatureOffset,
+		"sizeof(Mailbox::signature[0])": SignatureBytes,
+		"sizeof(State)":                 StateBytes,
+		"offsetof(State, epochs)":       NotesBytes,
+		"kLLRanks":                      LLRanks,
+		"1 << kStepOpen | 1 << (kStepPushed + 4) | 1 << (kStepTaken + 8) | 1 << (kStepDone + 12)": StepOpen | StepPushed<<4 | StepTaken<<8 | StepDone<<12,
+		"kMaxBlocks":                         MaxBlocks,
+		"offsetof(State, sequence)":          SequenceOffset,
+		"offsetof(State, mismatch)":          MismatchOffset,
+		"offsetof(State, elsewhere)":         ElsewhereOffset,
+		"offsetof(State, unreachable)":       UnreachableOffset,
+		"offsetof(State, reason)":            ReasonOffset,
+		"offsetof(State, sent)":              SentOffset,
+		"offsetof(State, expected)":          ExpectedOffset,
+		"kPullBytes":                         PullBytes,
+		"sizeof(Signature)":                  uint64(unsafe.Sizeof(Signature{})),
+		"kMaxRanks":                          MaxRanks,
+		"kMaxLanes":                          MaxLanes,
+		"kMaxTransfers":                      MaxTransfers,
+		"kLLTransfers":                       LLTransfers,
+		"8 * kTransferWords":                 TransferBytes,
+		"1 + kWordOffer":                     uint64(len(WaitedFor)),
+		"kCheckPublish":                      CheckPublish,
+		"kCheckCompare":                      CheckCompare,
+		"kReleaseSent":                       uint64(ReleaseSent),
+		"kReleaseAtOnce":                     uint64(ReleaseAtOnce),
+		"kReleaseMet":                        uint64(ReleaseMet),
+		"sizeof(ExchangeHead)":               ExchangeHead,
+		"sizeof(ExchangeState)":              ExchangeStateBytes,
+		"sizeof(ExchangeNote)":               ExchangeNoteBytes,
+		"kSendRecvSlots":                     SendRecvSlots,
+		"kSendRecvPeers":                     SendRecvPeers,
+		"kSendRecvBlocks":                    SendRecvBlocks,
+		"sizeof(SendRecvHead)":               SendRecvHead,
+		"sizeof(SendRecvState)":              SendRecvStateBytes,
+		"sizeof(SendRecvPeer)":               SendRecvPeerBytes,
+		"sizeof(SendRecvNote)":               SendRecvNoteBytes,
+		"sizeof(mscclpp::PortChannelHandle)": uint64(unsafe.Sizeof(kernel.PortChannelHandle{})),
+		"kMismatchSignature":                 MismatchSignature,
+		"kMismatchLength":                    MismatchLength,
+	})
 }
 
 // The builder of images and this package see the same headers as those that define

@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"math/rand/v2"
-	"os/exec"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -23,33 +20,19 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/layouttest"
 )
 
 // The Go mirror has the offsets that a compiler gives the original.
 func TestLayoutsAgree(t *testing.T) {
-	cxx, err := exec.LookPath("g++")
-	if err != nil {
-		t.Skip("no compiler")
-	}
-	source := "#include \"scale_args.h\"\n#include <stdio.h>\n#include <stddef.h>\nusing namespace mscclpp::collectives;\nint main() {\n  printf(\"%zu\", sizeof(ScaleArgs));\n"
-	want := fmt.Sprint(unsafe.Sizeof(args{}))
+	fields := map[string]string{}
 	typ := reflect.TypeFor[args]()
 	for i := range typ.NumField() {
-		f := typ.Field(i)
-		name := strings.ToLower(strings.ReplaceAll(strings.ReplaceAll(f.Name, "Stride", "_stride"), "__", "_"))
-		source += fmt.Sprintf("  printf(\" %s %%zu\", offsetof(ScaleArgs, %s));\n", name, name)
-		want += fmt.Sprintf(" %s %d", name, f.Offset)
+		name := typ.Field(i).Name
+		fields[name] = strings.ToLower(strings.ReplaceAll(strings.ReplaceAll(name, "Stride", "_stride"), "__", "_"))
 	}
-	program := filepath.Join(t.TempDir(), "layout")
-	cmd := exec.CommandContext(t.Context(), cxx, "-std=c++17", "-Ikernels", "-I../../../framework/kernel/include", "-x", "c++", "-", "-o", program)
-	cmd.Stdin = strings.NewReader(source + "}\n")
-	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	got, err := exec.CommandContext(t.Context(), program).Output()
-	if err != nil || string(got) != want {
-		t.Errorf("%v\nC++ %s\nGo  %s", err, got, want)
-	}
+	source := layouttest.Source{Headers: []string{"stddef.h", "scale_args.h"}, Namespace: "mscclpp::collectives", Include: []string{"kernels", "../../../framework/kernel/include"}}
+	layouttest.Agree(t, source, []layouttest.Twin{{Name: "ScaleArgs", Go: args{}, Fields: fields}}, nil)
 }
 
 // There is an image for each type and vendor, with the layout of this program.

@@ -78,22 +78,24 @@ func Build(t testing.TB, program, include string, flags ...string) string {
 			t.Fatal(err)
 		}
 	}
-	cxx := ""
-	for _, name := range []string{"g++", "clang++-19", "clang++"} {
-		if path, err := exec.LookPath(name); err == nil {
-			cxx = path
-			break
-		}
-	}
-	if cxx == "" {
-		t.Skip("no C++ compiler")
-	}
 	bin := filepath.Join(t.TempDir(), "program")
 	args := append([]string{"-Wall", "-Wextra", "-Werror", "-I" + include}, flags...)
-	if out, err := exec.Command(cxx, append(args, program, "-o", bin)...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(compiler(t), append(args, program, "-o", bin)...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", program, err, out)
 	}
 	return bin
+}
+
+// compiler is one for C++. It skips where there is none.
+func compiler(t testing.TB) string {
+	t.Helper()
+	for _, name := range []string{"g++", "clang++-19", "clang++"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Skip("no C++ compiler")
+	return ""
 }
 
 // Regenerate compiles and runs the C++ program that prints layouts and fails the
