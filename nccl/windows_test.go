@@ -3,6 +3,7 @@ package nccl
 import (
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -26,3 +27,14 @@ func TestWindows(t *testing.T) {
 
 // A rank that dies while others register is named to them.
 func TestWindowsKilled(t *testing.T) { ranksWith(t, "windows_killed.c", 3, windowsOn(t), 2) }
+
+// Registrations are windows where the program promises that all ranks register together, and nothing otherwise.
+func TestRegistered(t *testing.T) {
+	for variable, windows := range map[string]int{"MSCCLPP_NCCL_REGISTER=symmetric": 4, "MSCCLPP_NCCL_REGISTER=local": 0, "TEST_NOTHING=": 0} {
+		for _, said := range ranksWith(t, "registered.c", 2, onGPUs(t, variable, "NCCL_DEBUG=INFO", "NCCL_DEBUG_SUBSYS=REG")) {
+			if n := strings.Count(said, ": all ranks are at "); n != windows || strings.Contains(said, " is NULL, which") != (windows > 0) {
+				t.Errorf("%s: %d windows, expected %d:\n%s", variable, n, windows, said)
+			}
+		}
+	}
+}

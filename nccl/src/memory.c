@@ -2,9 +2,11 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm.h"
 #include "cuda.h"
+#include "env.h"
 #include "export.h"
 #include "fallback.h"
 #include "fork.h"
@@ -27,14 +29,16 @@ EXPORT(ncclResult_t, MemFree, void* ptr) {
   return cuda_free(ptr);
 }
 
-/* A registration is a promise of the program, not of its peers: it is noted, and selects nothing. Handles are looked up in
- * the list of their communicator, so that a wrong one is found, whatever it points to. */
+/* A registration is a promise of the program, not of its peers: it is noted, and selects nothing. With MSCCLPP_NCCL_REGISTER=symmetric the
+ * program promises it for all ranks, and each is a window. Handles are looked up in the list of their communicator, so that a wrong one
+ * is found, whatever it points to. */
 struct registration {
   struct registration* next;
   void* buff;
   size_t size;
   unsigned long uses;
   void* shadow; /* the handle of the other library, if operations fall back to one */
+  ncclWindow_t window;
 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -45,23 +49,23 @@ static struct registration* note(ncclComm_t comm, void* buff, size_t size) {
   if (h) {
     h->uses++;
   } else if ((h = malloc(sizeof *h)) != NULL) {
-    *h = (struct registration){comm->registrations, buff, size, 1, NULL};
+    *h = (struct registration){.next = comm->registrations, .buff = buff, .size = size, .uses = 1};
     comm->registrations = h;
   }
   pthread_mutex_unlock(&lock);
   return h;
 }
 
-/* drop gives one use of a registration back; 0 for a handle that is none. With the last use the shadow's handle is given
- * out, too. */
-static int drop(ncclComm_t comm, const void* handle, void** shadow) {
+/* drop gives one use of a registration back; 0 for a handle that is none. With the last use *last is what it was. */
+static int drop(ncclComm_t comm, const void* handle, struct registration* last) {
+  *last = (struct registration){0};
   pthread_mutex_lock(&lock);
   struct registration** at = &comm->registrations;
   while (*at && *at != handle) at = &(*at)->next;
   struct registration* found = *at;
   if (found && --found->uses == 0) {
     *at = found->next;
-    *shadow = found->shadow;
+    *last = *found;
     free(found);
   }
   pthread_mutex_unlock(&lock);
@@ -77,11 +81,27 @@ void registrations_free(ncclComm_t comm) {
   }
 }
 
-/* share gives a new registration to the shadow. */
+static int symmetric;
+static pthread_once_t symmetric_once = PTHREAD_ONCE_INIT;
+
+static void read_symmetric(void) {
+  const char* v = setting("MSCCLPP_NCCL_REGISTER");
+  symmetric = v && strcmp(v, "symmetric") == 0;
+  if (v && *v && !symmetric && strcmp(v, "local") != 0) log_warning("MSCCLPP_NCCL_REGISTER=%s: expected local or symmetric: registrations are local", v);
+}
+
+/* share gives a new registration to the shadow, and has it be a window where the program promises that all ranks register. */
 static ncclResult_t share(ncclComm_t comm, struct registration* h) {
-  void* none;
-  ncclResult_t r = h->uses == 1 ? fallback_register(comm, h->buff, h->size, &h->shadow) : ncclSuccess;
-  if (r != ncclSuccess) drop(comm, h, &none);
+  struct registration last;
+  if (h->uses > 1) return ncclSuccess;
+  pthread_once(&symmetric_once, read_symmetric);
+  ncclResult_t r = fallback_register(comm, h->buff, h->size, &h->shadow);
+  if (r == ncclSuccess && symmetric && comm->device >= 0) {
+    struct window* w;
+    r = window_open(comm, h->buff, h->size, NCCL_WIN_COLL_SYMMETRIC, &w); /* NULL: some rank has memory that cannot be mapped */
+    if (r == ncclSuccess && w) h->window = w->at;
+  }
+  if (r != ncclSuccess && drop(comm, h, &last)) fallback_deregister(comm, last.shadow);
   return r;
 }
 
@@ -98,6 +118,7 @@ EXPORT(ncclResult_t, CommRegister, const ncclComm_t comm, void* buff, size_t siz
     r = fail(ncclSystemError, "ncclCommRegister : out of memory");
   else
     r = share(comm, *handle);
+  if (r != ncclSuccess && handle) *handle = NULL;
   comm_leave(comm);
   return r;
 }
@@ -106,11 +127,13 @@ EXPORT(ncclResult_t, CommDeregister, const ncclComm_t comm, void* handle) {
   if (handle == NULL || after_fork()) return ncclSuccess;
   ncclResult_t r = comm_enter(comm, "ncclCommDeregister", NEED_ALIVE);
   if (r != ncclSuccess) return r;
-  void* shadow = NULL;
-  if (drop(comm, handle, &shadow))
-    fallback_deregister(comm, shadow);
-  else
+  struct registration last;
+  if (drop(comm, handle, &last)) {
+    fallback_deregister(comm, last.shadow);
+    if (last.window) (void)window_close(comm, last.window, 0); /* memory that was freed before has ended it */
+  } else {
     r = fail(ncclInvalidUsage, "ncclCommDeregister : handle %p is none of this communicator", handle);
+  }
   comm_leave(comm);
   return r;
 }
