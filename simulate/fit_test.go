@@ -117,7 +117,7 @@ func between(all map[call]benchLine, collective string, low, high int64, sent fu
 // The parameters of links are those that docs/scaling.md derives from raw results, here
 // again, to the last digit of the machine's.
 func TestParametersOfLinks(t *testing.T) {
-	two, four := best(t, "h200/2-gpus.jsonl"), best(t, "h200/4-gpus.jsonl")
+	two, four := best(t, "h200/2-gpus.jsonl"), best(t, "h200/4-gpus.c6b6b86.jsonl")
 	fitted := map[string]float64{}
 
 	// Half of a round trip of a word that one kernel stores and the other one polls.
@@ -181,7 +181,7 @@ func TestParametersOfLinks(t *testing.T) {
 func TestPublishedIsMeasured(t *testing.T) {
 	digits := func(us float64) string { return strconv.FormatFloat(us, 'g', 4, 64) }
 	gpus := map[string]map[call]benchLine{}
-	for _, file := range []string{"h200/2-gpus.jsonl", "h200/4-gpus.jsonl"} {
+	for _, file := range []string{"h200/2-gpus.jsonl", "h200/4-gpus.c6b6b86.jsonl"} {
 		gpus[file] = best(t, file)
 	}
 	namespaces := readLines(t, "scaling/namespaces.jsonl")
@@ -223,7 +223,7 @@ func TestAllCallsOfGPUs(t *testing.T) {
 		ranks            int
 		from             int64
 		slowest, fastest float64 // prediction over measurement
-	}{{"h200/2-gpus.jsonl", 2, 0, 0.79, 1.08}, {"h200/4-gpus.jsonl", 4, 16 << 20, 0.83, 1.04}, {"h200/4-gpus.jsonl", 4, 0, 0.57, 1.04}} {
+	}{{"h200/2-gpus.jsonl", 2, 0, 0.79, 1.08}, {"h200/4-gpus.c6b6b86.jsonl", 4, 16 << 20, 0.83, 1.04}, {"h200/4-gpus.c6b6b86.jsonl", 4, 0, 0.57, 1.04}} {
 		rows := 0
 		for c, l := range best(t, x.file) {
 			collective, err := ParseCollective(c.collective)
