@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -87,10 +88,12 @@ func TestPartsOfAFailedJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "job.perfetto")
-	said, err := byTorchrun(t, settingsOf("calls=5 die=1", file, plugins), self)
+	flight := t.TempDir()
+	said, err := byTorchrun(t, append(settingsOf("calls=5 die=1", file, plugins), "MSCCLPP_OBSERVE__FLIGHT="+flight), self)
 	if err == nil {
 		t.Fatalf("%s: expected that the ranks fail", said)
 	}
+	hasFlightOf(t, flight, `^rank 1 failed, as rank [023] saw at call [45] of world: allreduce of 3.906 KiB by `, 3)
 	parts := []string{file + ".rank-0", file + ".rank-2", file + ".rank-3"}
 	code, out, errs := runs(command(t, append([]string{"trace"}, parts...)...))
 	if code != 0 || !strings.Contains(out, ": 3 ranks, ") {
@@ -106,6 +109,26 @@ func TestPartsOfAFailedJob(t *testing.T) {
 	}
 	if names, err := filepath.Glob(file + "*"); err != nil || len(names) != len(parts) {
 		t.Errorf("%q, %v: expected %q", names, err, parts)
+	}
+}
+
+// hasFlightOf looks at the folder to which the ranks of a job have added their parts.
+func hasFlightOf(t *testing.T, base, headline string, ranks int) {
+	t.Helper()
+	made, err := filepath.Glob(filepath.Join(base, "*"))
+	if err != nil || len(made) != 1 {
+		t.Fatalf("%q, %v: expected one folder", made, err)
+	}
+	text, err := os.ReadFile(filepath.Join(made[0], "README"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, _, _ := strings.Cut(string(text), "\n"); !regexp.MustCompile(headline).MatchString(first) {
+		t.Errorf("%q: expected %s", first, headline)
+	}
+	code, out, errs := runs(command(t, "trace", made[0]))
+	if code != 0 || !strings.Contains(out, fmt.Sprint(": ", ranks, " ranks, ")) {
+		t.Errorf("code %d: %s%s: expected %d ranks", code, out, errs, ranks)
 	}
 }
 

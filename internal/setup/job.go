@@ -61,6 +61,7 @@ type Job struct {
 	transports []*Opened
 	watched    context.CancelFunc
 	recorder   *recorder
+	flight     string // folder of the flight recorder, or none
 }
 
 // Start puts a job together. It is collective. After an error nothing is left of the job,
@@ -265,6 +266,7 @@ func (j *Job) Close(leave bool) error {
 		all = append(all, j.Device.Close())
 	}
 	j.recorder.end(j.Boot)
+	j.fly()
 	if j.Boot != nil {
 		if leave {
 			j.Boot.Leave()

@@ -13,6 +13,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/observe"
+	"github.com/mscclpp-go/mscclpp/internal/ownfile"
+	"github.com/mscclpp-go/mscclpp/internal/traces"
 )
 
 // observe lets others see the rank. A job goes on without that.
@@ -50,6 +52,7 @@ func (j *Job) observe(p *Plan, boot *bootstrap.Config) {
 	if err != nil {
 		p.Log.Warn("the rank cannot be observed", "error", err)
 	}
+	j.flight = p.Config.Observe.Flight
 	j.recorder = newRecorder(p.Config.Observe, j.Observer, placeInJob{name, id, boot.Rank, boot.Size}, p.Log)
 	j.Observer.Life(observe.Join|observe.Begin, framework.NoPeer)
 }
@@ -96,6 +99,32 @@ func (j *Job) seen(ctx context.Context, where framework.Device) error {
 	}
 	j.Observer.Align(life, j.Boot, hosts)
 	return nil
+}
+
+// fly writes what the rank did last, if the job has failed and no launcher on this host does so.
+func (j *Job) fly() {
+	own := j.Observer.Own()
+	if own == nil || j.flight == "none" || j.Boot == nil || j.Boot.Err() == nil {
+		return
+	}
+	j.Observer.Fail(j.Boot.Err())
+	t := traces.Newest(own)
+	if len(t.Ranks) == 0 || len(t.Ranks[0].Calls) == 0 {
+		return // the error says all
+	}
+	base, err := j.flight, error(nil)
+	if base == "" {
+		base, err = ownfile.Cache("flight")
+	}
+	dir := ""
+	if err == nil {
+		dir, err = t.WriteFlightPart(base, j.Boot.Rank())
+	}
+	if err != nil {
+		j.log.Warn("the last calls of this rank were not written", "error", err)
+		return
+	}
+	j.log.Warn("the last calls of this rank are in " + dir)
 }
 
 // unseen ends that.

@@ -176,7 +176,9 @@ func prune(base string, most int) {
 	for i := most; i < len(made); i++ {
 		dir := filepath.Join(base, made[i])
 		_ = os.Remove(filepath.Join(dir, flightReadme))
-		_ = os.Remove(filepath.Join(dir, flightTrace))
+		for _, file := range filesOf(dir) {
+			_ = os.Remove(file)
+		}
 		_ = os.Remove(dir)
 	}
 }

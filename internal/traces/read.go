@@ -3,7 +3,6 @@ package traces
 import (
 	"fmt"
 	"os"
-	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -285,10 +284,15 @@ func (r *reader) unfinished() {
 // ReadAll reads traces of one job, one of each of its hosts, as one.
 func ReadAll(names []string) (*Trace, error) {
 	whole := &Trace{}
+	var files []string
 	for _, name := range names {
 		if info, err := os.Stat(name); err == nil && info.IsDir() {
-			name = strings.TrimSuffix(name, "/") + "/" + flightTrace
+			files = append(files, filesOf(name)...)
+		} else {
+			files = append(files, name)
 		}
+	}
+	for _, name := range files {
 		t, err := ReadFile(name)
 		if err != nil {
 			return nil, err
