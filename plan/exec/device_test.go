@@ -36,7 +36,8 @@ func TestPlansFromPTX(t *testing.T) {
 }
 
 func plansOnGPUs(t *testing.T) {
-	plans := []*schema.Plan{compile(t, "allreduce-1pa", library.Shape{Ranks: 2}), compile(t, "allreduce-2pa-chunks", library.Shape{Ranks: 2, InPlace: true})}
+	plans := []*schema.Plan{compile(t, "allreduce-1pa", library.Shape{Ranks: 2}), compile(t, "allreduce-2pa-chunks", library.Shape{Ranks: 2, InPlace: true}),
+		compile(t, "allgather-chunks", library.Shape{Ranks: 2})}
 	ranktest.OnEmulatedGPUs(t, 2, func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error {
 		return onGPU(ctx, c, dev, plans)
 	})
@@ -48,8 +49,10 @@ func onGPU(ctx context.Context, c *comm.Communicator, dev *cuda.Device, plans []
 		return err
 	}
 	for _, p := range plans {
-		if err := calls(ctx, c, dev, p, exec.Call{Stream: stream}); err != nil {
-			return fmt.Errorf("%s: %w", p.Name, err)
+		for _, exchanged := range []bool{false, true} {
+			if err := calls(ctx, c, dev, p, exec.Call{Stream: stream}, exchanged); err != nil {
+				return fmt.Errorf("%s, buffers that ranks reach: %v: %w", p.Name, exchanged, err)
+			}
 		}
 	}
 	if err := onStreams(ctx, c, dev, plans[0]); err != nil {
@@ -184,31 +187,55 @@ func onHandle(ctx context.Context, c *comm.Communicator, dev *cuda.Device, p *sc
 	return errors.Join(e.Close(), m.Close())
 }
 
-// calls makes some calls of an all-reduce, in place and not.
-func calls(ctx context.Context, c *comm.Communicator, dev *cuda.Device, p *schema.Plan, x exec.Call) error {
+// calls makes some calls of an all-reduce or an all-gather, in place and not. Exchanged buffers are reached where they are, others staged.
+func calls(ctx context.Context, c *comm.Communicator, dev *cuda.Device, p *schema.Plan, x exec.Call, exchanged bool) error {
 	e, err := exec.New(ctx, c, p)
 	if err != nil {
 		return err
 	}
-	const n = 4096
-	m, err := c.Alloc(2 * n)
+	const most = 4096
+	m, err := c.Alloc(2 * most)
 	if err != nil {
 		return err
 	}
-	for launch := range uint32(6) {
-		data, want := make([]byte, n), make([]byte, n)
-		for i := range uint32(n / 4) {
-			binary.LittleEndian.PutUint32(data[4*i:], (launch+1)*(i+7)*uint32(c.Rank()+1))
-			binary.LittleEndian.PutUint32(want[4*i:], (launch+1)*(i+7)*3)
+	if exchanged {
+		if _, err := c.Exchange(ctx, m); err != nil {
+			return err
 		}
-		in, out := m.Addr(), m.Addr()+n
+	}
+	n := uint32(most)
+	if p.Collective == "allgather" {
+		n = most / 2
+	}
+	for launch := range uint32(6) {
+		data, want := make([]byte, n), make([]byte, most)
+		for i := range n / 4 {
+			binary.LittleEndian.PutUint32(data[4*i:], (launch+1)*(i+7)*uint32(c.Rank()+1))
+			sum := (launch + 1) * (i + 7) * 3
+			if x.Op = kernel.Sum; launch%3 == 2 {
+				x.Op, sum = kernel.Avg, sum/2
+			}
+			if n < most {
+				binary.LittleEndian.PutUint32(want[4*i:], (launch+1)*(i+7))
+				binary.LittleEndian.PutUint32(want[n+4*i:], (launch+1)*(i+7)*2)
+				continue
+			}
+			binary.LittleEndian.PutUint32(want[4*i:], sum)
+		}
+		if x.Op == kernel.Avg && n < most {
+			x.Op = kernel.Sum
+		}
+		in, out := m.Addr(), m.Addr()+most
 		if launch%2 == 1 {
 			out = in
+			if n < most { // in place: the rank's part of the output
+				in += uintptr(n) * uintptr(c.Rank())
+			}
 		}
 		if err := dev.WriteAt(data, in); err != nil {
 			return err
 		}
-		x.Input, x.Output, x.InputBytes, x.OutputBytes, x.Type = *(*unsafe.Pointer)(unsafe.Pointer(&in)), *(*unsafe.Pointer)(unsafe.Pointer(&out)), n, n, kernel.Int32
+		x.Input, x.Output, x.InputBytes, x.OutputBytes, x.Type = *(*unsafe.Pointer)(unsafe.Pointer(&in)), *(*unsafe.Pointer)(unsafe.Pointer(&out)), uint64(n), most, kernel.Int32
 		x.Packet = []exec.Packet{exec.LL8, exec.LL16}[launch/3]
 		if err := e.Execute(&x); err != nil {
 			return err
@@ -216,7 +243,7 @@ func calls(ctx context.Context, c *comm.Communicator, dev *cuda.Device, p *schem
 		if err := errors.Join(c.Settle(ctx, x.Stream), c.Check()); err != nil {
 			return err
 		}
-		got := make([]byte, n)
+		got := make([]byte, most)
 		if err := dev.ReadAt(got, out); err != nil {
 			return err
 		}
