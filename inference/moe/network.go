@@ -77,6 +77,7 @@ func (b *Buffer) carry(kind int, phase Phase, ticket uint64, launch func(flags u
 		if err := b.each(kind, "the acknowledgment of an earlier call", func(ctx context.Context, l *link) error { return arrive(ctx, l.acks, &l.acked, before.received) }); err != nil {
 			return err
 		}
+		b.acknowledged(kind)
 		if err := b.weigh(kind); err != nil {
 			return err
 		}
@@ -102,19 +103,26 @@ func (b *Buffer) carry(kind int, phase Phase, ticket uint64, launch func(flags u
 		return err
 	}
 	x.receives++
-	launched := b.issued[kind] + 1
-	if phase == Receive {
-		launched = ticket
-	}
-	at := b.args.Acks + b.slot(kind, launched)*ackBytes
 	for r := range x.peers {
 		if l := &x.peers[r]; l.acks != nil {
-			if err := l.acks.PutWithSignal(at, at, ackBytes); err != nil {
+			if err := l.acks.Signal(); err != nil { // a rank that has left needs none
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// acknowledged writes the words that kernels look at before they send: all ranks have received the call before the last.
+func (b *Buffer) acknowledged(kind int) {
+	launch := b.issued[kind] + 1
+	if launch <= 2 {
+		return
+	}
+	first := b.memory.Addr() + uintptr(b.args.Acks+(2*uint64(kind)+(launch+1)%2)*uint64(b.comm.Size())*ackBytes)
+	for r := range b.net.peers {
+		*(*uint64)(ownmemory.At(first + uintptr(r*ackBytes))) = launch - 2
+	}
 }
 
 // arrive waits until a channel has had so many signals.

@@ -145,3 +145,34 @@ func TestTooLargeOverHosts(t *testing.T) {
 		return nil
 	})
 }
+
+// A rank that has all that it waits for may close its buffer while others still receive: they need nothing of it.
+func TestCloseBeforeOthersOverHosts(t *testing.T) {
+	for _, drive := range []string{"rank", "plugin"} {
+		closed := make(chan struct{})
+		ranktest.OverHosts(t, []string{"a", "b"}, drive, comm.Options{}, func(ctx context.Context, c *comm.Communicator) error {
+			b, err := moe.New(ctx, c, moetest.Options())
+			if err != nil {
+				return err
+			}
+			r := run(c, b, right(), 1)
+			if err := errors.Join(dispatch(b, r), r.CheckDispatch()); err != nil {
+				return err
+			}
+			call := r.Combine()
+			call.Phase = moe.Send
+			if err := b.Combine(call); err != nil {
+				return err
+			}
+			if c.Rank() == 1 {
+				<-closed
+			}
+			call.Phase = moe.Receive
+			err = errors.Join(b.Combine(call), r.CheckCombine(), b.Close())
+			if c.Rank() == 0 {
+				close(closed)
+			}
+			return err
+		})
+	}
+}

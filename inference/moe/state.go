@@ -69,7 +69,7 @@ func (b *Buffer) slots(wanted int) int {
 
 // network joins ranks that do not reach each other's memory. The kernels run on the host, and write into a mirror of the memory of each rank.
 // Puts of a port channel copy the part that is for the rank to the same place of its memory, with a signal behind the last one. A receive
-// waits for the signals of all ranks, and returns acknowledgments in the same manner over a second channel. All ranks send, and
+// waits for the signals of all ranks, and acknowledges them by signals of a second channel. All ranks send, and
 // receive, in the same order: so signals need no names.
 type network struct {
 	peers    []link // by rank
