@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"fmt"
 	"strings"
 )
 
@@ -66,7 +65,7 @@ var gpuTimes = []gpuTime{
 func (t gpuTime) measurement(on Machine) Measurement {
 	m := Measurement{
 		Source: ours, Machine: on, Hosts: 1, Ranks: t.ranks, Collective: t.collective, Bytes: t.bytes, Time: t.time,
-		File: fmt.Sprintf("h200/%d-gpus.jsonl", t.ranks), By: t.by, NoCopies: t.by != "copy",
+		File: map[int]string{2: "h200/2-gpus.jsonl", 4: "h200/4-gpus.c6b6b86.jsonl"}[t.ranks], By: t.by, NoCopies: t.by != "copy",
 	}
 	if t.ranks == 4 {
 		m.Source = older
