@@ -10,7 +10,8 @@ import (
 )
 
 // callerText is a kernel of the program that calls: behind each call, on its stream, it takes the output away, spoils it, and
-// writes the input of the next call. So everything matters that a call owes to its caller: its last signals and barriers too.
+// writes the input of the next call, which may lie in the output. So everything matters that a call owes to its caller: its last
+// signals and barriers too. The next kernel may begin at once, and has to wait for it.
 // Arguments: source, input, bytes of the input; output, result, bytes of the output.
 const callerText = `.version 8.2
 .target sm_90
@@ -31,29 +32,31 @@ const callerText = `.version 8.2
 	ld.param.u64 %rd6, [caller_param_0+40];
 	mov.u32 %r1, %tid.x;
 	cvt.u64.u32 %rd7, %r1;
-	mov.u64 %rd8, %rd7;
-$L__inputs:
-	setp.ge.u64 %p1, %rd8, %rd3;
-	@%p1 bra $L__outputs;
-	add.s64 %rd10, %rd1, %rd8;
-	add.s64 %rd11, %rd2, %rd8;
-	ld.global.u8 %rs1, [%rd10];
-	st.global.u8 [%rd11], %rs1;
-	add.s64 %rd8, %rd8, 64;
-	bra.uni $L__inputs;
-$L__outputs:
+	griddepcontrol.launch_dependents;
 	mov.u64 %rd9, %rd7;
 	mov.u16 %rs2, 238;
-$L__output:
+$L__outputs:
 	setp.ge.u64 %p1, %rd9, %rd6;
-	@%p1 bra $L__end;
+	@%p1 bra $L__taken;
 	add.s64 %rd10, %rd4, %rd9;
 	add.s64 %rd11, %rd5, %rd9;
 	ld.global.u8 %rs1, [%rd10];
 	st.global.u8 [%rd11], %rs1;
 	st.global.u8 [%rd10], %rs2;
 	add.s64 %rd9, %rd9, 64;
-	bra.uni $L__output;
+	bra.uni $L__outputs;
+$L__taken:
+	bar.sync 0;
+	mov.u64 %rd8, %rd7;
+$L__inputs:
+	setp.ge.u64 %p1, %rd8, %rd3;
+	@%p1 bra $L__end;
+	add.s64 %rd10, %rd1, %rd8;
+	add.s64 %rd11, %rd2, %rd8;
+	ld.global.u8 %rs1, [%rd10];
+	st.global.u8 [%rd11], %rs1;
+	add.s64 %rd8, %rd8, 64;
+	bra.uni $L__inputs;
 $L__end:
 	ret;
 }
@@ -79,7 +82,7 @@ func (j *job) behind(t testing.TB, n int) {
 	for r := range j.ranks {
 		j.callerOf(t, r, callerArgs{
 			source: at(atSource, r) + uint64(n)*j.in, input: at(atInput, r), in: j.in,
-			output: at(atOutput, r), result: at(atResult, r) + uint64(n)*j.out, out: j.out,
+			output: j.output(r), result: at(atResult, r) + uint64(n)*j.out, out: j.out,
 		})
 	}
 }
@@ -145,7 +148,7 @@ func (j *job) expect(t testing.TB, out [][][]byte) {
 			continue
 		}
 		for r, p := range ranks {
-			to := at(atOutput, r)
+			to := j.output(r)
 			if j.caller != callerNever {
 				to = at(atResult, r) + uint64(n)*j.out
 			}

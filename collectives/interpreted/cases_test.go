@@ -90,7 +90,7 @@ func (j *job) enqueue(t testing.TB, e *entry, k collective.Kind, count uint64, n
 	t.Helper()
 	traits := choose.TraitsOf(e.algorithm(), k)
 	for r := range j.ranks {
-		l := interpret.Launch{Image: e.image, Entry: e.name, Rank: r, Grid: j.grid, Block: j.block, Overlap: n > 0 && (traits.LL || traits.Wide() || k == collective.Barrier)}
+		l := interpret.Launch{Image: e.image, Entry: e.name, Rank: r, Grid: j.grid, Block: j.block, Overlap: n > 0 && traits.Overlaps()}
 		if e.bytes == int(unsafe.Sizeof(kernelargs.LLArgs{})) {
 			l.Arguments = bytesOf(j.packets(e, r, count, kernelargs.Release(n%3)))
 		} else {

@@ -203,3 +203,23 @@ func TestRowsAreKept(t *testing.T) {
 		}
 	}
 }
+
+// A kernel that may begin while the program's own one before it still runs waits for that before it reads or writes what the program does.
+func TestEntriesThatOverlapTheCaller(t *testing.T) {
+	s := start(t)
+	list, texts := entries(t, "sm_90")
+	list = slices.DeleteFunc(list, func(e *entry) bool { return !frequent(e) })
+	loaded := ""
+	for _, e := range list {
+		if e.image != loaded {
+			_, _, err := s.Image(e.image, texts[e.image])
+			must(t, e.image, err)
+			loaded = e.image
+		}
+		x := turns
+		x.chunk = 0
+		if _, err := execute(t, s, e, x, 1, 2, true); err != nil {
+			t.Errorf("%v: %v", e, err)
+		}
+	}
+}

@@ -45,6 +45,7 @@ type shape struct {
 	caller      int    // when its kernel runs
 	placed      bool   // inputs and outputs are parts of the window
 	window      uint64 // bytes of data of the window; 0: windowBytes
+	inPlace     bool   // the output is the input
 }
 
 // job is the memory and the arguments of one case, as the engine would have them.
@@ -57,6 +58,14 @@ type job struct {
 }
 
 func at(base uint64, rank int) uint64 { return base + uint64(rank)*rankStride }
+
+// output is where that of a rank lies.
+func (j *job) output(rank int) uint64 {
+	if j.inPlace {
+		return at(atInput, rank)
+	}
+	return at(atOutput, rank)
+}
 
 // newJob maps memory for buffers of these sizes.
 func newJob(t testing.TB, s *interpret.Session, x shape, in, out uint64) *job {
@@ -150,19 +159,22 @@ func (j *job) args(e *entry, rank int, count uint64, n int) *kernelargs.Args {
 	element := uint64(e.dtype.Size())
 	traits := choose.TraitsOf(e.algorithm(), kind)
 	a := &kernelargs.Args{
-		Common: j.common[rank], Input: uintptr(at(atInput, rank)), Output: uintptr(at(atOutput, rank)), Count: count,
+		Common: j.common[rank], Input: uintptr(at(atInput, rank)), Output: uintptr(j.output(rank)), Count: count,
 		Chunk: j.geometry.StageSlot, Type: uint32(e.dtype), Op: uint32(j.op), Root: j.root(), Element: uint32(element), Scale: 1, Window: j.handle(rank),
 		Memory: traits.Memories(1, 2),
 	}
 	if j.placed {
 		a.InputOffset, a.OutputOffset = toInput, toOutput
+		if j.inPlace {
+			a.OutputOffset = toInput
+		}
 		if n%2 == 1 { // ranks are in different memory, and go by copies
 			a.Memory += uint64(rank)
 		}
 	}
 	a.Signature = j.signature(e, count)
 	for r := range j.ranks {
-		a.Inputs[r], a.Outputs[r] = uintptr(at(atInput, r)), uintptr(at(atOutput, r))
+		a.Inputs[r], a.Outputs[r] = uintptr(at(atInput, r)), uintptr(j.output(r))
 	}
 	bytes := max(j.in, j.out)
 	switch e.algorithm() {
@@ -191,7 +203,7 @@ func (j *job) packets(e *entry, rank int, count uint64, release kernelargs.Relea
 	c := &j.common[rank]
 	a := &kernelargs.LLArgs{
 		Control: c.Control, State: c.State, Notes: c.Notes, Rank: c.Rank, Ranks: c.Ranks, Check: j.check, Release: uint32(release),
-		Input: uintptr(at(atInput, rank)), Output: uintptr(at(atOutput, rank)), Count: count, Op: uint32(j.op), Element: uint32(e.dtype.Size()), Scale: 1,
+		Input: uintptr(at(atInput, rank)), Output: uintptr(j.output(rank)), Count: count, Op: uint32(j.op), Element: uint32(e.dtype.Size()), Scale: 1,
 	}
 	a.Signature = j.signature(e, count)
 	a.Area, a.Half, a.Slot = j.geometry.LLArea(protocol.Area, j.ranks)

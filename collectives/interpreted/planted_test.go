@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated/interpret"
 )
 
@@ -20,12 +23,21 @@ var turns = shape{ranks: 2, grid: 2, block: 64, launches: 2, bytes: 3000, chunk:
 // several is turns with several steps through a window, of which each warp has a part: one copies 2 KiB.
 var several = shape{ranks: 2, grid: 2, block: 64, launches: 2, bytes: 8200, window: 24 << 10, chunk: 512, caller: callerBetween}
 
+// once is several with one step in a call, so that the next call comes to the same part of the window.
+var once = shape{ranks: 2, grid: 2, block: 64, launches: 3, bytes: 8200, window: 60 << 10, chunk: 512, caller: callerBetween}
+
 // casesOf are the cases that have to report a weakening.
 func casesOf(e *entry) []shape {
+	list := []shape{turns, long}
 	if a := e.algorithm(); strings.HasPrefix(a, "switch") && a != "switch_packets" {
-		return []shape{several, long}
+		list = []shape{several, long, once}
 	}
-	return []shape{turns, long}
+	if k, ok := e.collective(); ok && k == collective.AllReduce {
+		x := list[0]
+		x.inPlace = true
+		list = append(list, x)
+	}
+	return list
 }
 
 // verdict is the outcome of the runs with a planted weakening.
@@ -44,6 +56,7 @@ type plantation struct {
 	t         testing.TB
 	s         *interpret.Session
 	e         *entry
+	text      []string // lines of the image
 	cases     []shape
 	schedules uint64
 	most      []uint64 // instructions, by case
@@ -57,7 +70,7 @@ func plant(t testing.TB, s *interpret.Session, e *entry, text []byte, schedules 
 	t.Helper()
 	_, _, err := s.Image(e.image, text) // anew: it knows what was executed
 	must(t, e.image, err)
-	p := &plantation{t: t, s: s, e: e, cases: casesOf(e), schedules: schedules}
+	p := &plantation{t: t, s: s, e: e, text: strings.Split(string(text), "\n"), cases: casesOf(e), schedules: schedules}
 	for _, x := range p.cases {
 		stats, err := execute(t, s, e, x, 1, schedules, true)
 		must(t, e.String(), err)
@@ -143,7 +156,7 @@ func (p *plantation) explainDoubled() {
 // outside of CI: some are reported on few.
 func (p *plantation) explainIdle() {
 	for _, i := range p.those(unexplained) {
-		if p.reasons[i] = because(p.e, p.mutants[i]); p.reasons[i] != "" {
+		if p.reasons[i] = p.because(i); p.reasons[i] != "" {
 			p.verdicts[i] = idle
 		}
 	}
@@ -218,8 +231,57 @@ func (p *plantation) line(i int) string {
 	return at
 }
 
-// because says why weakenings of an entry may be idle, by algorithm; "": no reason is known.
-func because(e *entry, m interpret.Mutant) string {
+// number is the line of a weakening in the image.
+func (p *plantation) number(i int) int {
+	_, text, _ := strings.Cut(p.line(i), ":")
+	n, err := strconv.Atoi(text)
+	must(p.t, p.where(i), err)
+	return n
+}
+
+// opens says whether a weakening is in front of all that the entry does to the window.
+func (p *plantation) opens(i int) bool {
+	for n := p.number(i); n < len(p.text) && p.text[n] != "}"; n++ {
+		if strings.Contains(p.text[n], "multimem.st") {
+			return !slices.ContainsFunc(p.text[p.begin(i):n], func(line string) bool { return strings.Contains(line, "multimem.ld_reduce") })
+		}
+	}
+	return false
+}
+
+// begin is the line of the entry.
+func (p *plantation) begin(i int) int {
+	n := p.number(i)
+	for n > 0 && !strings.HasPrefix(p.text[n], ".visible .entry") {
+		n--
+	}
+	return n
+}
+
+// beside says whether all ways to a barrier, or from it, come by another one of the block, with no access to memory between.
+func (p *plantation) beside(i int) bool {
+	at := p.number(i) - 1
+	for n := at - 1; n > 0 && !access.MatchString(p.text[n]); n-- {
+		if blockBarrier.MatchString(p.text[n]) {
+			return true
+		}
+	}
+	for n := at + 1; n < len(p.text) && !access.MatchString(p.text[n]) && !strings.Contains(p.text[n], "bra"); n++ {
+		if blockBarrier.MatchString(p.text[n]) {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	blockBarrier = regexp.MustCompile(`\tbar\.(sync|red)`)
+	access       = regexp.MustCompile(`^\t(@!?%p\d+ )?(ld|st|atom|red|multimem|call)\.|^\$|^}`)
+)
+
+// because says why a weakening of an entry may be idle, by algorithm; "": no reason is known.
+func (p *plantation) because(i int) string {
+	e, m := p.e, p.mutants[i]
 	barrier := m.How == "barrier dropped"
 	ofGrid := barrier || strings.Contains(m.Where, ".gpu.") // the barrier of all blocks of a rank, and those of a block in it
 	switch algorithm := e.algorithm(); {
@@ -230,12 +292,20 @@ func because(e *entry, m interpret.Mutant) string {
 		return "one thread signals and waits, for what comes before the kernel and behind it; nothing in it touches the window's data"
 	case ofGrid && (algorithm == "ll8" || algorithm == "allpair_ll8" || algorithm == "switch_packets"):
 		return "a thread sends the packets of a piece to where it has received those of the piece before: each is the answer to one, by the same thread"
+	case !barrier && e.name == "mscclpp_transfers_chunk":
+		return "it ends a pause: each round looks at all words again, by loads that acquire"
+	case barrier && (algorithm == "ll128" || algorithm == "few_ll128") && strings.HasPrefix(e.name, "mscclpp_transfers_"):
+		return "behind the last barrier of a lane threads read of the queues alone whether they are empty, which the next lane writes behind its second barrier"
 	case algorithm == "chunk" || algorithm == "twophase_chunk" || algorithm == "allpair_chunk":
-		if !barrier && (e.name == "mscclpp_reduce_chunk" || e.name == "mscclpp_broadcast_chunk" || e.name == "mscclpp_transfers_chunk") {
+		if !barrier && (e.name == "mscclpp_reduce_chunk" || e.name == "mscclpp_broadcast_chunk") {
 			return ""
 		}
 		return "ranks fill and read by turns, and there are four slots: that a chunk has come says that the slot of the next one is free, " +
 			"and each barrier of a block stands beside another one"
+	case (algorithm == "switch" || algorithm == "switch_zerocopy") && p.opens(i):
+		return "the first barrier is for what was read in the kernel before, which is over in all blocks when this one begins: only the order of execution matters"
+	case barrier && p.beside(i):
+		return "another barrier of the block stands beside it, and no access is between"
 	case barrier && e.name == "mscclpp_steps_signal":
 		return "one thread reads, writes and waits"
 	}

@@ -163,3 +163,27 @@ func TestSwitchIsTriedAgain(t *testing.T) {
 		return ch.Close()
 	})
 }
+
+// A switch that has no room on one rank says so on all, and no other refusal does: all may ask for less.
+func TestSwitchIsFull(t *testing.T) {
+	for full, err := range map[bool]error{true: fmt.Errorf("%w: injected fault: %w", framework.ErrUnavailable, device.ErrFull), false: errInjected} {
+		g := newRig(3)
+		g.device = func(rank int, d device.Device) device.Device {
+			b := &brokenSwitch{Device: d, step: "bind", err: err}
+			if rank == 1 {
+				b.times.Store(1)
+			}
+			return b
+		}
+		g.run(t, func(ctx context.Context, c *comm.Communicator) error {
+			m, err := c.Alloc(8192)
+			if err != nil {
+				return err
+			}
+			if _, err := c.SwitchChannel(ctx, m); errors.Is(err, device.ErrFull) != full {
+				return fmt.Errorf("%w: full %v, expected %v", err, !full, full)
+			}
+			return c.Err()
+		})
+	}
+}

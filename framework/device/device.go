@@ -18,6 +18,9 @@ import (
 // ErrNotReady is in the error of a step that the same device may do a little later: what manages it is still starting.
 var ErrNotReady = errors.New("not ready yet")
 
+// ErrFull is in the error of a step that the same device may do for less: it has not so much room.
+var ErrFull = errors.New("full")
+
 // Device is one device as one rank sees it. Methods may be called concurrently,
 // from any goroutine, whatever device is current on the caller's thread.
 //

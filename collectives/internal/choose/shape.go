@@ -47,7 +47,7 @@ func (c *Launcher) Shape(t Traits, mostThreads uint32, r *engine.Request, row *e
 	if t.LL && t.Protocol.Pieces {
 		l.Block = min(l.Block, BlockThreads)
 	}
-	l.Overlap = c.Overlap && (t.LL || t.Wide() || barrier)
+	l.Overlap = c.Overlap && t.Overlaps()
 	return l
 }
 

@@ -17,6 +17,7 @@ const (
 	Fetch    = "fetch" // of two ranks
 
 	SwitchZerocopy = "switch_zerocopy"
+	Signal         = "signal"
 
 	Chunk      = "chunk"
 	Lines      = "ll128" // of messages
@@ -97,7 +98,7 @@ var algorithms = []algorithm{
 	{name: Fetch, of: kinds(collective.Broadcast, collective.Reduce), divided: true, ranks: 2, cost: model.Fetch},
 	{name: Copy, of: ofAll, outputs: join(ofAllReduce, ofMoves), apart: ofAllToAll, copies: true, cost: model.Copies},
 	{name: CopyStaged, of: join(ofAllReduce, ofMoves), apart: ofAllToAll, copies: true, cost: model.Staged},
-	{name: "signal", of: ofBarrier},
+	{name: Signal, of: ofBarrier},
 
 	{name: Ports, of: join(ofAll, ofBarrier, ofMessages)},
 	{name: Small, of: join(ofAll, ofBarrier)},
@@ -125,6 +126,7 @@ type Traits struct {
 	Divided    bool         // data passes through the slots of pipes, divided among its lanes
 	Copies     bool         // copy engines carry it out
 	Placed     bool         // the window of a switch reaches the registered buffers
+	Signals    bool         // it lets the next kernel begin at once, and waits for the one before
 	Ranks      int          // that it is for; 0: any number
 	Cost       *model.Cost  // nil: the model does not know it
 }
@@ -144,7 +146,7 @@ func TraitsOf(name string, k collective.Kind) (t Traits) {
 	if slices.Contains(a.outputs, k) {
 		t.Reach |= engine.ReachOutputs
 	}
-	t.OutOfPlace = slices.Contains(a.apart, k)
+	t.OutOfPlace, t.Signals = slices.Contains(a.apart, k), name == Signal
 	t.Divided, t.Copies, t.Ranks, t.Cost, t.Placed = a.divided, a.copies, a.ranks, a.cost, a.placed
 	return t
 }
@@ -155,6 +157,9 @@ func (t *Traits) Direct() bool { return t.Reach != 0 && !t.Copies && !t.Placed }
 // Wide reports whether each block of a launch on a GPU has a lane to itself, however many
 // there are.
 func (t *Traits) Wide() bool { return t.Direct() || t.Divided }
+
+// Overlaps reports whether the kernel waits itself for the one before on its stream, so that it may begin before that ends.
+func (t *Traits) Overlaps() bool { return t.LL || t.Wide() || t.Signals }
 
 // Pushes reports whether it only stores to peers.
 func (t *Traits) Pushes() bool { return t.Reach == engine.ReachOutputs }

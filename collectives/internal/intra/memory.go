@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
@@ -131,7 +132,8 @@ func (m *memory) empty(d device.Device) error {
 }
 
 // openWindow makes the memory of the switch algorithm. It is collective: all ranks
-// come here when they first use that algorithm. A window with room for registered memory may be more than the switch has.
+// come here when they first use that algorithm. A window with room for registered memory may be more than the switch has: then
+// all ranks try one without.
 func (m *memory) openWindow(ctx context.Context, c *comm.Communicator, host bool) (handle kernel.SwitchChannelHandle, err error) {
 	bytes := uint64(deviceWindowBytes)
 	if host {
@@ -142,7 +144,7 @@ func (m *memory) openWindow(ctx context.Context, c *comm.Communicator, host bool
 		return handle, err
 	}
 	w, err := c.SwitchChannel(ctx, x, comm.Room(windowRoom))
-	if err != nil && !host && c.Err() == nil {
+	if errors.Is(err, device.ErrFull) && !host && c.Err() == nil {
 		c.Log().Info("there is no window of a switch with room for registered memory: trying one without", "room", windowRoom, "reason", err)
 		w, err = c.SwitchChannel(ctx, x)
 	}

@@ -111,7 +111,7 @@ func (e *Engine) launch(alg *algorithm, c *engine.Call, l device.Launch) error {
 		a.Chunk = min(g.PipeChunk(c.Bytes, a.Lanes, 1), kernelargs.MostFetched)
 	}
 	when := kernelargs.ReleaseMet
-	if c.Collective == collective.Barrier {
+	if alg.traits.Signals {
 		when = kernelargs.ReleaseAtOnce
 	}
 	next := e.residents.enterAs(&l, when)

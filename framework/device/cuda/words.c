@@ -72,8 +72,8 @@ static const struct {
   const char* text;
 } of_the_switch[] = {
     {CUDA_ERROR_INVALID_VALUE, UNAVAILABLE, "the fabric manager was started or stopped without a reset of the GPUs, or sizes are no whole units: reset them, or restart the host"},
-    {CUDA_ERROR_OUT_OF_MEMORY, UNAVAILABLE, "the switch has no room for another window: those of other jobs, and what they left, count as well"},
-    {CUDA_ERROR_MULTICAST_RESOURCE_FULL, UNAVAILABLE, "the switch has no room for another window: those of other jobs, and what they left, count as well"},
+    {CUDA_ERROR_OUT_OF_MEMORY, MSCCLPP_DEVICE_CLASS_FULL, "the switch has no room for another window: those of other jobs, and what they left, count as well"},
+    {CUDA_ERROR_MULTICAST_RESOURCE_FULL, MSCCLPP_DEVICE_CLASS_FULL, "the switch has no room for another window: those of other jobs, and what they left, count as well"},
     {CUDA_ERROR_INVALID_DEVICE, UNAVAILABLE, "the GPUs are in different partitions of the switch: expected all in one clique"},
     {CUDA_ERROR_ILLEGAL_STATE, UNAVAILABLE, "the fabric manager does not run, or is in a bad state: look at nvidia-fabricmanager"},
     {CUDA_ERROR_NOT_PERMITTED, UNAVAILABLE, "the container has no device of capabilities, or there is no IMEX channel"},

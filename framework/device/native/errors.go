@@ -87,8 +87,11 @@ var common = map[int]Error{
 	C.MSCCLPP_DEVICE_LOST:        {Name: "lost", class: framework.ErrUnavailable, lost: true},
 }
 
-// errLater is the class of a failure that a later try may not meet.
-var errLater = fmt.Errorf("%w: %w", framework.ErrUnavailable, device.ErrNotReady)
+// Classes of failures that another try may not meet: a later one, or one for less.
+var (
+	errLater = fmt.Errorf("%w: %w", framework.ErrUnavailable, device.ErrNotReady)
+	errFull  = fmt.Errorf("%w: %w", framework.ErrUnavailable, device.ErrFull)
+)
 
 // classes are those of the table.
 var classes = map[C.int32_t]error{
@@ -96,6 +99,7 @@ var classes = map[C.int32_t]error{
 	C.MSCCLPP_DEVICE_CLASS_UNAVAILABLE: framework.ErrUnavailable,
 	C.MSCCLPP_DEVICE_CLASS_CLOSED:      framework.ErrClosed,
 	C.MSCCLPP_DEVICE_CLASS_LATER:       errLater,
+	C.MSCCLPP_DEVICE_CLASS_FULL:        errFull,
 }
 
 // check turns the outcome of a call into an error.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // Tags of a communicator's own conversations. Sub-groups shift them.
@@ -39,7 +40,13 @@ type Refusal struct {
 
 	// Again says that the same call may succeed a little later, on all ranks.
 	Again bool
+
+	// Full says that a call for less may succeed, on all ranks. It is errors.Is(err, device.ErrFull).
+	Full bool
 }
+
+// Is implements what errors.Is asks for.
+func (r *Refusal) Is(target error) bool { return r.Full && target == device.ErrFull }
 
 // Error implements error.
 func (r *Refusal) Error() string { return r.Err.Error() }

@@ -52,6 +52,8 @@ type verdict struct {
 	Error string `json:"error"`
 	// Again says that the same may succeed a little later: a driver was not ready yet.
 	Again bool `json:"again,omitempty"`
+	// Full says that less may succeed.
+	Full bool `json:"full,omitempty"`
 }
 
 const maxVerdict = 4 << 10 // bytes of an error that others get
@@ -64,8 +66,8 @@ func verdictOf(why error) []byte {
 	if len(text) > maxVerdict {
 		text = text[:maxVerdict] + "…"
 	}
-	b, err := json.Marshal(verdict{text, errors.Is(why, device.ErrNotReady)})
-	if err != nil { // a string and a bool: it cannot fail
+	b, err := json.Marshal(verdict{text, errors.Is(why, device.ErrNotReady), errors.Is(why, device.ErrFull)})
+	if err != nil { // a string and bools: it cannot fail
 		return []byte(`{"error":"a failure without words"}`)
 	}
 	return b
@@ -80,23 +82,23 @@ func (c *Performer) Agree(ctx context.Context, op string, members []int, mine er
 			return err
 		}
 	}
-	failed, ready := c.own(op, mine), mine == nil || errors.Is(mine, device.ErrNotReady)
+	all := preamble.Refusal{Err: c.own(op, mine), Again: mine == nil || errors.Is(mine, device.ErrNotReady), Full: mine == nil || errors.Is(mine, device.ErrFull)}
 	for _, r := range members {
-		theirs, again, err := c.verdict(ctx, op, r)
+		theirs, err := c.verdict(ctx, op, r)
 		if err != nil {
 			return err
 		}
 		if theirs != nil {
-			ready = ready && again
-			if failed == nil {
-				failed = theirs
+			all.Again, all.Full = all.Again && theirs.Again, all.Full && theirs.Full
+			if all.Err == nil {
+				all.Err = &framework.Error{Op: op, Peer: r, Err: fmt.Errorf("%w: it cannot go on: %s", framework.ErrPeer, theirs.Error)}
 			}
 		}
 	}
-	if failed == nil {
+	if all.Err == nil {
 		return nil
 	}
-	return &preamble.Refusal{Err: failed, Again: ready}
+	return &all
 }
 
 func (c *Performer) own(op string, mine error) error {
@@ -107,18 +109,18 @@ func (c *Performer) own(op string, mine error) error {
 }
 
 // verdict is that of one member: why it cannot go on, or nil.
-func (c *Performer) verdict(ctx context.Context, op string, r int) (failed error, again bool, err error) {
+func (c *Performer) verdict(ctx context.Context, op string, r int) (*verdict, error) {
 	p, err := c.Boot.Recv(ctx, r, preamble.TagStep)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	p.Close() // no shares are expected in it, and what is there would be ours
 	if len(p.Data) == 0 {
-		return nil, false, nil
+		return nil, nil
 	}
 	var v verdict
 	if len(p.Data) > 8*maxVerdict || json.Unmarshal(p.Data, &v) != nil || v.Error == "" {
-		return nil, false, &framework.Error{Op: op, Peer: r, Err: fmt.Errorf("%w: %d bytes that say nothing where ranks meet", framework.ErrPeer, len(p.Data))}
+		return nil, &framework.Error{Op: op, Peer: r, Err: fmt.Errorf("%w: %d bytes that say nothing where ranks meet", framework.ErrPeer, len(p.Data))}
 	}
-	return &framework.Error{Op: op, Peer: r, Err: fmt.Errorf("%w: it cannot go on: %s", framework.ErrPeer, v.Error)}, v.Again, nil
+	return &v, nil
 }

@@ -80,6 +80,8 @@ func TestMistakesWithClusters(t *testing.T) {
 		"outside of the cluster's shared memory":  {begins + meets + "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd1], 128;", 4},
 		"more arrivals than the barrier counts":   {begins + meets + "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd4], 128;", 4},
 		"shared memory of a block that has left":  {begins + meets + "setp.eq.s32 %p3, %r3, 0;\n@%p3 bra END;\n" + strings.Repeat("add.s32 %r9, %r3, 1;\n", 400) + sends + arms + waits + "END:", 4},
+		"a barrier is there already":              {begins + meets + "@%p1 bra END;\nmbarrier.init.shared::cta.b64 [%rd4], 1;\nEND:", 4},
+		"a plain access to a barrier":             {begins + meets + "st.shared.u32 [%rd4+4], %r1;", 4},
 		"the barrier is not where the store goes": {begins + meets + strings.ReplaceAll(sends, "%rd7, %rd4, %r5", "%rd7, %rd4, %r3"), 4},
 		"deadlock":      {begins + "barrier.cluster.wait.acquire.aligned;", 4},
 		"unknown instr": {"st.async.shared::cluster.b32 [%rd1], %r1, [%rd1];", 4},

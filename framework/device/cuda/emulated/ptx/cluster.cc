@@ -25,9 +25,9 @@ Block& owner(Warp& w, const Instruction& i, uint32_t lane, uint64_t at, uint64_t
 }
 
 Mbarrier& barrier_at(Warp& w, const Instruction& i, uint32_t lane, uint64_t at) {
-  owner(w, i, lane, at, 8);
-  const auto found = w.machine->mbarriers.find(at);
-  if (found == w.machine->mbarriers.end()) w.fail(i, lane, "no barrier is there");
+  auto& barriers = owner(w, i, lane, at, 8).mbarriers;
+  const auto found = barriers.find(at);
+  if (found == barriers.end()) w.fail(i, lane, "no barrier is there");
   return found->second;
 }
 
@@ -68,7 +68,7 @@ void mbarrier_init(Warp& w, const Instruction& i, uint32_t lanes) {
     if (&owner(w, i, l, a[l], 8) != w.block) w.fail(i, l, "a barrier of another block");
     Mbarrier made;
     made.count = made.pending = static_cast<uint32_t>(b[l]);
-    w.machine->mbarriers[a[l]] = made;
+    if (!w.block->mbarriers.emplace(a[l], made).second) w.fail(i, l, "a barrier is there already");
   });
 }
 

@@ -48,6 +48,8 @@ const Region& Machine::region(Warp& w, const Instruction& i, uint32_t lane, uint
   if (at >= b.shared_begin && at < b.shared_end) {
     if (at + bytes > b.shared_end) w.fail(i, lane, "beyond shared memory: " + text());
     if (i.space == Space::kGlobal) w.fail(i, lane, "shared memory as global: " + text());
+    const auto behind = b.mbarriers.lower_bound(at + bytes);
+    if (behind != b.mbarriers.begin() && std::prev(behind)->first + 8 > at) w.fail(i, lane, "a plain access to a barrier: " + text());
     return shared;
   }
   if (i.space == Space::kShared) w.fail(i, lane, "outside of shared memory: " + text());

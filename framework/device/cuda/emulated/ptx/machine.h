@@ -84,12 +84,20 @@ struct Warp {
   [[noreturn]] void fail(const Instruction& i, uint32_t lane, const std::string& why) const;
 };
 
+// A barrier in shared memory: a phase ends with so many arrivals, and when as many bytes have come as they expect.
+struct Mbarrier {
+  uint32_t count = 0, pending = 0, phase = 0;
+  int64_t bytes = 0;
+  std::vector<std::pair<uint64_t, uint32_t>> stores;  // of this phase
+};
+
 struct Block {
   Grid* grid = nullptr;
   uint32_t id = 0;
   std::vector<Warp> warps;
   std::unique_ptr<char[]> shared;
   uint64_t shared_begin = 0, shared_end = 0;
+  std::map<uint64_t, Mbarrier> mbarriers;  // by address
   uint32_t threads = 0, waiting = 0, left = 0;
   bool barrier_and = true;
   const Instruction* barrier = nullptr;
@@ -108,13 +116,6 @@ struct Launch {
 // Blocks that run at the same time.
 struct Cluster {
   uint32_t arrived = 0, phase = 0;
-};
-
-// A barrier in shared memory: a phase ends with so many arrivals, and when as many bytes have come as they expect.
-struct Mbarrier {
-  uint32_t count = 0, pending = 0, phase = 0;
-  int64_t bytes = 0;
-  std::vector<std::pair<uint64_t, uint32_t>> stores;  // of this phase
 };
 
 struct Grid {
@@ -152,7 +153,6 @@ class Machine {
   Memory& memory;
   Races* const races;
   Counts counts;
-  std::map<uint64_t, Mbarrier> mbarriers;  // by address
   uint64_t clock = 1000;       // nanoseconds
   bool real_time = false;      // kernels read the time of the host
 

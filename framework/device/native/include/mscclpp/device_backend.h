@@ -70,6 +70,7 @@ enum {
   MSCCLPP_DEVICE_CLASS_UNSUPPORTED = 2,  // cannot be had on this machine; another way may be tried
   MSCCLPP_DEVICE_CLASS_UNAVAILABLE = 3,  // cannot be had now
   MSCCLPP_DEVICE_CLASS_LATER = 5,        // cannot be had yet: the same may succeed in some seconds
+  MSCCLPP_DEVICE_CLASS_FULL = 6,         // cannot be had in this size: less may succeed
   MSCCLPP_DEVICE_CLASS_CLOSED = 4        // the device has been closed, or the driver has ended
 };
 
