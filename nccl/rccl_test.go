@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -18,6 +19,21 @@ func TestExportsOfRCCL(t *testing.T) {
 	exports(t, "librccl.so.1", "names.txt", "rccl-names.txt")
 	if text := run(t, exec.Command("readelf", "-d", library(t)+"/librccl.so.1")); !strings.Contains(text, "Library soname: [librccl.so.1]") {
 		t.Errorf("%s: expected the SONAME librccl.so.1", text)
+	}
+}
+
+// The script finds functions of a header of RCCL's that are not exported, and takes those of RCCL alone for missing in a header of NCCL's.
+func TestNamesOfRCCL(t *testing.T) {
+	const text = "ncclResult_t ncclAllToAllv(const void*);\nncclResult_t  mscclLoadAlgo(int);\nncclResult_t pncclFrob(int);\n"
+	for head, want := range map[string]string{"#define RCCL_BFLOAT16 1\n": "ncclFrob\n", "": "mscclLoadAlgo\nncclAllToAllv\nncclFrob\n"} {
+		header := filepath.Join(t.TempDir(), "nccl.h")
+		if err := os.WriteFile(header, []byte(head+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.CommandContext(t.Context(), "../scripts/nccl-names.sh", header).CombinedOutput()
+		if err == nil || string(out) != want {
+			t.Errorf("%q: %v, %q: expected %q", head, err, out, want)
+		}
 	}
 }
 
