@@ -16,18 +16,13 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/streamorder"
 )
 
-// newTwin makes one. Collective.
+// newTwin makes one, or a part of one and an error. Collective.
 func newTwin(ctx context.Context, c *comm.Communicator, o Options) (t *twin, err error) {
 	d, ok := c.Device().(copier)
 	if !ok {
 		return nil, fmt.Errorf("%w: buffer: %s: expected a device that the host copies to and from", framework.ErrUnavailable, c.Device().Info().Name)
 	}
 	t = &twin{device: d}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, t.close())
-		}
-	}()
 	if t.host, err = host.Open(); err != nil {
 		return t, err
 	}
