@@ -368,9 +368,13 @@ ncclResult_t cuda_wait(int device, cudaStream_t stream, cudaStream_t for_stream)
   return err ? fail(ncclUnhandledCudaError, "a group: stream %p cannot wait for stream %p: CUDA error %d", (void*)stream, (void*)for_stream, err) : ncclSuccess;
 }
 
-void cuda_relax(void) {
-  int relaxed = 2; /* calls of this thread are not those of a capture */
-  if (cuda_count() > 0) (void)driver.capture_mode(&relaxed);
+int cuda_relax(void) {
+  int mode = 2; /* relaxed */
+  return cuda_count() > 0 && driver.capture_mode(&mode) == 0 ? mode : -1;
+}
+
+void cuda_restore(int mode) {
+  if (mode >= 0) (void)driver.capture_mode(&mode);
 }
 
 int cuda_mark(int device, cudaStream_t stream, void** event) {

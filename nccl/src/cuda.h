@@ -62,7 +62,10 @@ struct cuda_timer* cuda_timer_start(int device, cudaStream_t stream);
 int cuda_timer_stop(struct cuda_timer* t);
 int cuda_timer_done(struct cuda_timer* t, double* seconds);
 void cuda_timer_free(struct cuda_timer* t);
-void cuda_relax(void);
+
+/* cuda_relax has calls of this thread be none of a capture, and returns what to give to cuda_restore. */
+int cuda_relax(void);
+void cuda_restore(int mode);
 
 /* What timers are made of: cuda_mark records a new event, and returns 1, or makes none; cuda_marks_apart returns as cuda_timer_done does. */
 int cuda_mark(int device, cudaStream_t stream, void** event);

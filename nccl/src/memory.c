@@ -19,7 +19,10 @@ EXPORT(ncclResult_t, MemAlloc, void** ptr, size_t size) {
   if (after_fork()) return fork_refusal("ncclMemAlloc");
   if (size == 0) return ncclSuccess;
   if (size > PTRDIFF_MAX) return fail(ncclSystemError, "ncclMemAlloc : out of memory for %zu bytes: expected less than the address space has", size); /* rounded up it would be none */
-  return cuda_alloc(cuda_current(), size, ptr);
+  int mode = cuda_relax(); /* new memory is no work of a stream, and spoils no capture */
+  ncclResult_t r = cuda_alloc(cuda_current(), size, ptr);
+  cuda_restore(mode);
+  return r;
 }
 
 EXPORT(ncclResult_t, MemFree, void* ptr) {

@@ -98,7 +98,7 @@ static void* run(void* unused) {
   static const struct timespec pause = {0, 50000};
   struct performed* list = NULL;
   (void)unused;
-  cuda_relax();
+  (void)cuda_relax();
   pthread_mutex_lock(&lock);
   for (;;) {
     while (list == NULL && given == NULL && ending == NULL) pthread_cond_wait(&more, &lock);

@@ -37,7 +37,7 @@ static void all(void* from, int count, float value) {
 
 int main(void) {
   place();
-  void *context, *in, *out, *graph, *exec;
+  void *context, *in, *out, *graph, *exec, *memory;
   ncclComm_t comm;
   EXPECT((driver = dlopen(getenv("MSCCLPP_CUDA_LIBRARY"), RTLD_NOW)) != NULL);
   CUDA(cuInit, (unsigned), 0);
@@ -56,6 +56,7 @@ int main(void) {
     put(in, (float)(rank + 1));
     put(out, 0);
     CUDA(cuStreamBeginCapture_v2, (void*, int), stream, mode);
+    NCCL(ncclMemAlloc(&memory, sizeof host)); /* new memory is no work */
     switch (mode) {
       case 0:
         NCCL(ncclAllReduce(in, out, N, ncclBfloat16, ncclSum, comm, stream));
@@ -85,6 +86,7 @@ int main(void) {
       case 1: all(out, 2 * N, 3); break;
       case 2: all((char*)out + 2, 3199, (float)(2 - rank)); break;
     }
+    NCCL(ncclMemFree(memory));
     CUDA(cuGraphExecDestroy, (void*), exec);
     CUDA(cuGraphDestroy, (void*), graph);
   }

@@ -259,9 +259,13 @@ ncclResult_t cuda_wait(int device, cudaStream_t stream, cudaStream_t for_stream)
   ON_DEVICE(device, "a group: a stream waits for another one", follow(stream, for_stream));
 }
 
-void cuda_relax(void) {
-  int relaxed = 2; /* calls of this thread are not those of a capture */
-  if (cuda_count() > 0) (void)hip.hipThreadExchangeStreamCaptureMode(&relaxed);
+int cuda_relax(void) {
+  int mode = 2; /* relaxed */
+  return cuda_count() > 0 && hip.hipThreadExchangeStreamCaptureMode(&mode) == 0 ? mode : -1;
+}
+
+void cuda_restore(int mode) {
+  if (mode >= 0) (void)hip.hipThreadExchangeStreamCaptureMode(&mode);
 }
 
 int cuda_mark(int device, cudaStream_t stream, void** event) {
