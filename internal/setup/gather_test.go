@@ -1,8 +1,11 @@
 package setup
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 )
 
@@ -20,6 +23,30 @@ func TestFilesOfTraces(t *testing.T) {
 		}
 		if got := r.file(suffix); got != want {
 			t.Errorf("%q: expected %q", got, want)
+		}
+	}
+}
+
+// All ranks have one name for their job, in whatever processes they are, and no two jobs have one.
+func TestNamesOfJobs(t *testing.T) {
+	var id bootstrap.UniqueID
+	copy(id[8:], "\x5f\x02\xc7\xa1 and more")
+	none := bootstrap.UniqueID{}
+	for want, x := range map[string]struct {
+		env  map[string]string
+		id   bootstrap.UniqueID
+		made bool
+	}{
+		"17 ":                               {map[string]string{bootstrap.EnvJob: "17", bootstrap.EnvAddr: "a"}, none, false},
+		"a-29500 ":                          {map[string]string{bootstrap.EnvAddr: "a", bootstrap.EnvPort: "29500"}, none, false},
+		"5f02c7a1 ":                         {nil, id, false},
+		"5f02c7a1 5f02c7a1":                 {nil, id, true},
+		"17-5f02c7a1 5f02c7a1":              {map[string]string{bootstrap.EnvJob: "17"}, id, true},
+		fmt.Sprintf("pid-%d ", os.Getpid()): {nil, none, false},
+	} {
+		name, own := jobName(func(key string) string { return x.env[key] }, x.id, x.made)
+		if name+" "+own != want {
+			t.Errorf("%+v: %q and %q, expected %q", x, name, own, want)
 		}
 	}
 }

@@ -26,24 +26,12 @@ func (j *Job) observe(p *Plan, boot *bootstrap.Config) {
 	if err != nil {
 		local = -1
 	}
-	name := p.Getenv(bootstrap.EnvJob)
-	if name == "" {
-		name = fmt.Sprintf("pid-%d", os.Getpid())
-		if addr := p.Getenv(bootstrap.EnvAddr); addr != "" {
-			name = strings.TrimSuffix(addr+"-"+p.Getenv(bootstrap.EnvPort), "-")
-		}
-	}
+	name, id := jobName(p.Getenv, boot.ID, p.Place != nil)
 	host := boot.HostID
 	if host == "" {
 		if id, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
 			host = strings.TrimSpace(string(id))
 		}
-	}
-	id := ""
-	if p.Place != nil { // the variables describe the job in which this one is, if any
-		job := p.Place.ID.Job()
-		id = hex.EncodeToString(job[:4])
-		name += "-" + id
 	}
 	j.Observer, err = observe.Open(observe.Facts{
 		Job: name, Rank: boot.Rank, Size: boot.Size, Local: local, HostID: host, Getenv: p.Getenv,
@@ -55,6 +43,29 @@ func (j *Job) observe(p *Plan, boot *bootstrap.Config) {
 	j.flight = p.Config.Observe.Flight
 	j.recorder = newRecorder(p.Config.Observe, j.Observer, placeInJob{name, id, boot.Rank, boot.Size}, p.Log)
 	j.Observer.Life(observe.Join|observe.Begin, framework.NoPeer)
+}
+
+// jobName is the name of a job, the same on all ranks. That of a job which the program makes has an id, since the variables describe the job in
+// which it is, if any.
+func jobName(getenv func(string) string, id bootstrap.UniqueID, made bool) (name, own string) {
+	short := ""
+	if id != (bootstrap.UniqueID{}) {
+		job := id.Job()
+		short = hex.EncodeToString(job[:4])
+	}
+	name = getenv(bootstrap.EnvJob)
+	if addr := getenv(bootstrap.EnvAddr); name == "" && addr != "" {
+		name = strings.TrimSuffix(addr+"-"+getenv(bootstrap.EnvPort), "-")
+	}
+	switch {
+	case made:
+		return strings.TrimPrefix(name+"-"+short, "-"), short
+	case name == "" && short != "":
+		return short, ""
+	case name == "":
+		return fmt.Sprintf("pid-%d", os.Getpid()), "" // a job of one process
+	}
+	return name, ""
 }
 
 // region is the variable by which plugins write into the rank's memory.

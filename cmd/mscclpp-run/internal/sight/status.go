@@ -66,6 +66,28 @@ type Behind struct {
 	Looks int `json:"looks"` // at which any rank was
 }
 
+// mostBehind is how many ranks that are behind are printed, and fewLooks how many looks say nothing.
+const (
+	mostBehind = 3
+	fewLooks   = 8
+)
+
+// standsOut reports whether a rank is usually behind, and much more often than another one: on a busy machine each is now and then.
+func (b *Behind) standsOut(all []Behind, ranks int) bool {
+	least := b.Times
+	for i := range all {
+		least = min(least, all[i].Times)
+	}
+	if len(all) < ranks { // the others never were
+		least = 0
+	}
+	return b.Looks >= fewLooks && 2*b.Times > b.Looks && b.Times >= 2*least
+}
+
+func (b *Behind) text() string {
+	return fmt.Sprintf("rank %d was behind in %d of %d looks at which any rank was", b.Rank, b.Times, b.Looks)
+}
+
 // looking is how a job is looked at: so many times, so far apart.
 type looking struct {
 	looks int
@@ -276,7 +298,7 @@ func (s *JobStatus) Print(out io.Writer) {
 			if c.Busy {
 				what = strings.TrimSuffix(fmt.Sprintf("%s of %s by %s", c.Kind, traces.Size(c.Bytes), c.Algorithm), " by ")
 			}
-			if c.Age > 0 {
+			if c.Age >= int64(50*time.Millisecond) { // less is not known
 				age = time.Duration(c.Age).Round(100 * time.Millisecond).String()
 			}
 			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%.0f\t%s\n", who, c.Name, c.Call, what, age, c.Calls, traces.Size(uint64(c.Rate)))
@@ -290,8 +312,8 @@ func (s *JobStatus) Print(out io.Writer) {
 		}
 	}
 	for i, b := range s.Behind {
-		if i < 3 && 2*b.Times > b.Looks {
-			fmt.Fprintf(out, "rank %d was behind in %d of %d looks at which any rank was\n", b.Rank, b.Times, b.Looks)
+		if i < mostBehind && b.standsOut(s.Behind, len(s.Ranks)) {
+			fmt.Fprintln(out, b.text())
 		}
 	}
 	if s.story != nil {

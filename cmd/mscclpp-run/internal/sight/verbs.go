@@ -86,6 +86,10 @@ func (v *statusVerb) print(all []JobStatus, n int) error {
 	if v.format == "json" {
 		return json.NewEncoder(v.env.Stdout).Encode(all)
 	}
+	if n > 0 && v.env.Terminal() {
+		fmt.Fprint(v.env.Stdout, "\x1b[H\x1b[J") // over the one before
+		n = 0
+	}
 	for i := range all {
 		if i > 0 || n > 0 {
 			fmt.Fprintln(v.env.Stdout)

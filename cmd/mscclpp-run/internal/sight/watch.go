@@ -1,9 +1,9 @@
 package sight
 
 import (
+	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -205,22 +205,26 @@ func (w *Watch) tell() {
 	if !w.config.Report {
 		return
 	}
-	if w.looks == 0 {
-		fmt.Fprintln(w.report, "mscclpp-run: report: no rank was behind the others whenever they were looked at")
+	var behind []Behind
+	for rank, times := range w.late {
+		behind = append(behind, Behind{rank, times, w.looks})
 	}
-	ranks := slices.SortedFunc(maps.Keys(w.late), func(a, b int) int { return w.late[b] - w.late[a] })
-	for i, rank := range ranks {
-		if i < 4 {
-			fmt.Fprintf(w.report, "mscclpp-run: report: rank %d was behind in %d of %d looks at which any rank was\n", rank, w.late[rank], w.looks)
+	slices.SortFunc(behind, func(a, b Behind) int { return cmp.Or(b.Times-a.Times, a.Rank-b.Rank) })
+	var lines []string
+	for i, b := range behind {
+		if i < mostBehind && b.standsOut(behind, len(w.memory.Views())) {
+			lines = append(lines, b.text())
 		}
 	}
 	s := w.c.Tell("")
 	if line := s.Straggler(); line != "" {
-		fmt.Fprintf(w.report, "mscclpp-run: report: %s\n", line)
+		lines = append(lines, line)
 	}
-	for i, line := range s.SlowLinks() {
-		if i < 4 {
-			fmt.Fprintf(w.report, "mscclpp-run: report: %s\n", line)
-		}
+	links := s.SlowLinks()
+	if lines = append(lines, links[:min(4, len(links))]...); len(lines) == 0 {
+		lines = []string{"no rank and no link stands out"}
+	}
+	for _, line := range lines {
+		fmt.Fprintf(w.report, "mscclpp-run: report: %s\n", line)
 	}
 }

@@ -3,6 +3,7 @@ package sight
 import (
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,6 +60,35 @@ func TestFlightRecordBesideAReport(t *testing.T) {
 	for i, c := range list {
 		if c.Number != uint64(i+1) || c.Guess || (c.End == 0) != (i == 10) {
 			t.Errorf("%+v: expected call %d, recorded, of which only the last has not ended", c, i+1)
+		}
+	}
+}
+
+// On a busy machine each rank is behind now and then, and none of them is named; nor is one of which there are few looks.
+func TestRanksThatAreBehind(t *testing.T) {
+	for name, x := range map[string]struct {
+		times []int // of 4 ranks
+		looks int
+		want  []int
+	}{
+		"all alike":    {[]int{33, 28, 33, 26}, 58, nil},
+		"one":          {[]int{40, 3}, 41, []int{0}},
+		"two":          {[]int{40, 39, 2, 1}, 41, []int{0, 1}},
+		"few looks":    {[]int{7}, 7, nil},
+		"now and then": {[]int{20}, 41, nil},
+	} {
+		var all []Behind
+		for rank, n := range x.times {
+			all = append(all, Behind{rank, n, x.looks})
+		}
+		var got []int
+		for _, b := range all {
+			if b.standsOut(all, 4) {
+				got = append(got, b.Rank)
+			}
+		}
+		if !slices.Equal(got, x.want) {
+			t.Errorf("%s: ranks %v, expected %v", name, got, x.want)
 		}
 	}
 }

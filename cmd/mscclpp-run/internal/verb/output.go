@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"syscall"
+
+	"github.com/mattn/go-isatty"
 )
 
 // Output is standard output. It remembers what became of it, for code that prints without a look at
@@ -39,6 +42,16 @@ func NewOutput(w io.Writer) *Output { return &Output{w: w} }
 func (e *Env) OutputClosed() bool {
 	o, ok := e.Stdout.(*Output)
 	return ok && o.closed
+}
+
+// Terminal reports whether standard output is one.
+func (e *Env) Terminal() bool {
+	w := e.Stdout
+	if o, ok := w.(*Output); ok {
+		w = o.w
+	}
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
 }
 
 // Printed turns success into an error where not all of it could be printed.
