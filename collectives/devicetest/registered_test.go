@@ -234,3 +234,35 @@ func TestPlacesInTheWindow(t *testing.T) {
 		return errors.Join(err, r.world.Err(), ch.Close())
 	})
 }
+
+// A call of nothing opens no window and binds nothing, although the memory of one rank would be reached by one, and the other has none.
+func TestEmptyCallsBindNothing(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "calls")
+	if !interpreted(t, "CUDA_EMULATED_MULTICAST_LOG="+log) {
+		calls, err := os.ReadFile(log)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(calls), "cuMulticastBindMem") {
+			t.Errorf("expected no binding, got %s", calls)
+		}
+		return
+	}
+	run(t, make([]string, 2), setting{nvls: true}, byTable, func(ctx context.Context, r *rank) error {
+		m, err := r.memory(ctx, 1<<20)
+		if err != nil {
+			return err
+		}
+		at := m.Addr()
+		if r.Rank() == 1 {
+			at = 0
+		}
+		for _, algorithm := range []string{"", "switch_zerocopy"} {
+			x := trial{Kind: collectives.AllReduce, Algorithm: algorithm, Type: kernel.Float32, Op: kernel.Sum}
+			if err := x.Call(r.Comm, pointer(at), pointer(at), r.stream); err != nil {
+				return fmt.Errorf("%q: %w", algorithm, err)
+			}
+		}
+		return r.dev.Sync(r.stream)
+	})
+}
