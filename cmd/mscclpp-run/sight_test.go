@@ -203,6 +203,7 @@ func TestTraceHasAllCalls(t *testing.T) {
 				if n != calls || r.Lost != 0 || r.State != "left" {
 					t.Errorf("rank %d: %d calls, %d records lost, %s: expected %d, 0 and left", r.Rank, n, r.Lost, r.State, calls)
 				}
+				kernelsAreIn(t, r, calls, len(over) == 1)
 				if apart := len(over) > 1 && r.Rank >= 2; (r.ClockError > 0) != apart {
 					t.Errorf("rank %d: an error of its clock of %d ns", r.Rank, r.ClockError)
 				}
@@ -220,6 +221,39 @@ func TestTraceHasAllCalls(t *testing.T) {
 			perfettoAccepts(t, file)
 			perfettoAccepts(t, file, "--self-test") // it finds the same trace broken in many ways
 		})
+	}
+}
+
+// kernelsAreIn holds the launches of a rank against its calls. one: each call is one launch.
+func kernelsAreIn(t *testing.T, r *traces.Rank, calls int, one bool) {
+	t.Helper()
+	during := map[uint64]int{}
+	for _, l := range r.Launches {
+		if l.Comm != "world" && one || l.Begin > l.End || l.Wait+l.Copy+l.Reduce+l.Packets > l.End-l.Begin {
+			t.Errorf("rank %d: %+v: expected a launch of world, and parts that are no more than all", r.Rank, l)
+		}
+		during[l.Number]++
+	}
+	if len(r.Launches) < calls || one && len(r.Launches) != calls {
+		t.Errorf("rank %d: %d launches in %d calls", r.Rank, len(r.Launches), calls)
+	}
+	if !one {
+		return
+	}
+	waits := int64(0)
+	for i := range r.Calls {
+		c := &r.Calls[i]
+		if c.Comm == "world" && during[c.Number] != 1 {
+			t.Errorf("rank %d: %d launches in call %d: expected one", r.Rank, during[c.Number], c.Number)
+		}
+	}
+	for _, p := range r.Pieces {
+		if p.Name == "wait" && p.Peer == 2 {
+			waits += p.End - p.Begin
+		}
+	}
+	if late := r.Rank == 2; !late && waits < int64(calls)*2e6 {
+		t.Errorf("rank %d: its kernels waited for rank 2 for %d ns: expected some 5 ms in each call", r.Rank, waits)
 	}
 }
 

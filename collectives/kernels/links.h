@@ -190,7 +190,10 @@ class Sync {
     fence_system();
 #endif
   }
-  MSCCLPP_DEVICE void signal(uint32_t peer) const { store_release(&mailbox(c_, peer, c_.rank, lane_)->sync, count_); }
+  MSCCLPP_DEVICE void signal(uint32_t peer) const {
+    store_release(&mailbox(c_, peer, c_.rank, lane_)->sync, count_);
+    MSCCLPP_HAPPENED(c_.control, kRecordSignal, 0, peer)
+  }
 
   const Common& c_;
   const uint32_t lane_;
@@ -229,6 +232,7 @@ class Stage {
     for (uint32_t k = thread_id() + 1; k < c_.ranks; k += block_dim()) {
       const uint32_t peer = (c_.rank + k) % c_.ranks;
       store_release(&mailbox(c_, peer, c_.rank, lane_)->stage_head, base_ + i + 1);
+      MSCCLPP_HAPPENED(c_.control, kRecordSignal, 0, peer)
     }
   }
 
@@ -283,6 +287,7 @@ class Stage {
   }
   MSCCLPP_DEVICE void done(uint32_t peer, uint64_t i) const {
     store_release(&mailbox(c_, peer, c_.rank, lane_)->stage_tail, state_->pulled[peer] + i + 1);
+    MSCCLPP_HAPPENED(c_.control, kRecordSignal, 0, peer)
   }
   MSCCLPP_DEVICE char* address(uint32_t rank, uint64_t position) const {
     const uint64_t slot = uint64_t(lane_) * c_.stage_slots + position % c_.stage_slots;
@@ -350,6 +355,7 @@ struct Pipe {
   MSCCLPP_DEVICE static void filled(const Common& c, uint32_t lane, uint32_t peer, uint64_t n) { c.state->lanes[lane].sent[peer] = n; }
   MSCCLPP_DEVICE static void signal(const Common& c, uint32_t lane, uint32_t peer, uint64_t n) {
     store_release(&mailbox(c, peer, c.rank, lane)->pipe_head, n);
+    MSCCLPP_HAPPENED(c.control, kRecordSignal, 0, peer)
   }
   MSCCLPP_DEVICE static void taken(const Common& c, uint32_t lane, uint32_t peer, uint64_t n) {
     c.state->lanes[lane].received[peer] = n;

@@ -108,6 +108,7 @@ template <class Packet>
 MSCCLPP_OUTLINED_LARGE void send_packets(char* slot, const char* data, uint64_t bytes, uint32_t flag) {
 #if MSCCLPP_TARGET_CPU
   copyToPackets<Packet>(slot, data, bytes, 0, 1, flag);
+  MSCCLPP_DID(kRecordPackets, bytes)
 #else
   for (uint64_t at = uint64_t(global_thread()) * kUnit; at < bytes; at += uint64_t(global_threads()) * kUnit) {
     copyToPackets<Packet>(slot + 2 * at, data + at, smaller(kUnit, bytes - at), 0, 1, flag);
@@ -120,7 +121,9 @@ MSCCLPP_OUTLINED_LARGE bool unpack(const WaitControl* control, uint32_t* left, u
                                    uint32_t flag, uint32_t peer) {
   const WaitSite site{kernel, kWordPacket, peer, flag, left};
 #if MSCCLPP_TARGET_CPU
-  return copyFromPackets<Packet>(out, slot, bytes, 0, 1, flag, control, site);
+  const bool ok = copyFromPackets<Packet>(out, slot, bytes, 0, 1, flag, control, site);
+  MSCCLPP_DID(kRecordPackets, bytes)
+  return ok;
 #else
   for (uint64_t at = uint64_t(global_thread()) * kUnit; at < bytes; at += uint64_t(global_threads()) * kUnit) {
     if (!copyFromPackets<Packet>(out + at, slot + 2 * at, smaller(kUnit, bytes - at), 0, 1, flag, control, site)) return false;

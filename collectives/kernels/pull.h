@@ -21,6 +21,7 @@ namespace collectives {
 // on, so that no peer waits for this rank, and the host reports it.
 inline void pull(const Args& a, uint32_t peer, void* to, uint64_t from, uint64_t bytes) {
   State* state = a.common.state;
+  const uint64_t all = bytes;
   while (bytes > 0 && state->unreachable == 0) {
     iovec local = {to, bytes}, remote = {reinterpret_cast<void*>(from), bytes};
     const ssize_t n = process_vm_readv(pid_t(a.processes[peer]), &local, 1, &remote, 1, 0);
@@ -33,6 +34,7 @@ inline void pull(const Args& a, uint32_t peer, void* to, uint64_t from, uint64_t
     from += uint64_t(n);
     bytes -= uint64_t(n);
   }
+  MSCCLPP_DID(kRecordGet, all)
 }
 
 inline void nothing() {}

@@ -22,6 +22,7 @@ MSCCLPP_DEVICE bool reduce_units(const Args& a, char* out, const char* own, uint
     }
     done(at, n);
   }
+  MSCCLPP_DID(kRecordReduce, bytes)
   return true;
 }
 

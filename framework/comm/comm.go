@@ -78,8 +78,7 @@ func (c *Communicator) start(ctx context.Context) error {
 	if c.counters, err = counters.New(c.dev); err != nil {
 		return err
 	}
-	c.counters.Queue.Over = c.life.Over
-	c.counters.Words.Deadline = c.opts.Deadline
+	c.counters.Queue.Over, c.counters.Words.Deadline = c.life.Over, c.opts.Deadline
 	c.counters.SetSpin(local, runtime.NumCPU())
 	c.links = &negotiate.Negotiator{
 		Name: c.opts.Name, Transports: c.opts.Transports, Facts: c.opts.Facts, Log: c.log, Boot: c.boot, Life: c.life, Counters: c.counters,
@@ -88,6 +87,7 @@ func (c *Communicator) start(ctx context.Context) error {
 	}
 	c.ports = porting.New(c.log, c.boot, c.life, c.counters, c.links, c.Abort)
 	c.ports.Flows = c.Observer().Flows(c.opts.Name)
+	c.counters.Records = c.Observer().Kernels(c.opts.Name, c.counters.Words, c.counters.Ring)
 	c.health.name, c.health.boot, c.health.transports = c.opts.Name, c.boot, c.opts.Transports
 	c.health.life, c.health.counters, c.health.departed = c.life, c.counters, c.ports.Departed
 	c.kernels = kernels{c.opts.Transports, c.dev, c.life}

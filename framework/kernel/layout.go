@@ -15,14 +15,23 @@ type WaitControl struct {
 	Kernel   uint32
 	Channel  uint32
 	Peer     uint32
-	_        uint32
+	Waited   uint32 // host only: the word Waiting, when another part of the host has cleared it
 	Expected uint64
 	Seen     uint64
 	Deadline uint64 // nanoseconds a wait may take; 0: no limit
 	SpinNS   uint64 // host only: polling before a wait yields; 0: default, 1: yield at once
-	_        [8]byte
+	Records  uint64 // where the RecordRing is, as kernels address it; 0: no records are wanted
 	Waiting  uint32 // 1 + the rank that a long wait waits for, each time that it looks here; the host clears it
 	_        [60]byte
+}
+
+// RecordRing is the counterpart of mscclpp::RecordRing. Next, Records and Calls are addresses.
+type RecordRing struct {
+	Next         uintptr
+	Records      uintptr
+	Calls        uintptr // of the number of calls that the host has begun; 0: it is not known
+	Communicator uint64
+	Mask         uint64
 }
 
 // SemaphoreHandle is the counterpart of mscclpp::SemaphoreHandle. Fields are addresses.

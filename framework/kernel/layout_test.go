@@ -11,6 +11,7 @@ func TestLayoutsAreThoseOfCpp(t *testing.T) {
 	originals := layouttest.Read(t, "testdata/layout.json")
 	twins := map[string]any{
 		"WaitControl":         kernel.WaitControl{},
+		"RecordRing":          kernel.RecordRing{},
 		"SemaphoreHandle":     kernel.SemaphoreHandle{},
 		"MemoryChannelHandle": kernel.MemoryChannelHandle{},
 		"Trigger":             kernel.Trigger{},

@@ -10,14 +10,15 @@ import (
 // Board is where one communicator says which call it is in. Calls of one communicator come one at a time. The nil
 // Board says nothing.
 type Board struct {
-	rank   *Rank
-	index  int
-	shared *board
-	ring   *Writer
-	calls  uint64
-	open   bool
-	name   string // of the algorithm of the call before, and its number
-	number uint32
+	rank    *Rank
+	index   int
+	shared  *board
+	ring    *Writer
+	kernels *Kernels
+	calls   uint64
+	open    bool
+	name    string // of the algorithm of the call before, and its number
+	number  uint32
 }
 
 // Clock reads the time for Begin, or returns 0 while no records are wanted.
@@ -41,6 +42,7 @@ func (b *Board) Begin(at int64, kind collective.Kind, bytes uint64, algorithm st
 	b.calls = atomic.LoadUint64(&s.begun) + 1
 	b.open = true
 	atomic.StoreUint64(&s.begun, b.calls)
+	b.kernels.follow()
 	if b.ring.On() {
 		now := b.ring.clock()
 		if at == 0 {

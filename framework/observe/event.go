@@ -8,6 +8,7 @@ const (
 	Begin   Event = 0
 	End     Event = 1
 	Instant Event = 2
+	Total   Event = 3 // of a launch: Time is a duration, and for waits Bytes is their number
 	phases  Event = 3
 )
 
@@ -37,6 +38,7 @@ const (
 	Barrier
 	Switch
 	Flush
+	Kernel   // a launch
 	Executor // and from here on the operations of plans, in the order of the format
 )
 
@@ -44,10 +46,10 @@ var eventNames = map[Event]string{
 	Call: "call", Chosen: "chosen", Join: "join", Failed: "failed", Leave: "leave", Mark: "mark",
 	Trigger: "trigger", Posted: "posted", Completed: "completed", Peer: "peer gone",
 	Put: "put", Get: "get", Signal: "signal", Wait: "wait", Packets: "packets", Reduce: "reduce", Copy: "copy",
-	Barrier: "barrier", Switch: "switch", Flush: "flush",
+	Barrier: "barrier", Switch: "switch", Flush: "flush", Kernel: "kernel",
 }
 
-// Phase returns Begin, End or Instant.
+// Phase returns Begin, End, Instant or Total.
 func (e Event) Phase() Event { return e & phases }
 
 // Kind returns the event without its phase.

@@ -27,7 +27,7 @@ const (
 
 const (
 	magic   = 0x56524553424f4c43 // tells a region from other memory
-	version = 4
+	version = 5
 )
 
 // The state of a rank.
@@ -107,14 +107,14 @@ const (
 
 // ring is the head of one ring.
 type ring struct {
-	state uint32
-	_     uint32
-	next  uint64 // records written
-	base  uint64 // records that are of writers which had it before
-	name  [40]byte
+	state  uint32
+	shared uint32 // not 0: several threads write records, which say in which lap
+	next   uint64 // records written
+	base   uint64 // records that are of writers which had it before
+	name   [40]byte
 }
 
-// Record is one event. Kernels write the same 32 bytes: framework/kernel/include/mscclpp/observe.h.
+// Record is one event. Kernels write 32 bytes too, with 16 bits for the peer and 16 for the lap: framework/kernel/include/mscclpp/records.h.
 type Record struct {
 	Time  int64  // of the clock of the writer, in ns
 	Call  uint64 // the number of the call, and of its communicator in the upper 16 bits; or a channel

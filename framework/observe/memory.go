@@ -114,6 +114,7 @@ func (r region) takeRing(name string) int {
 			}
 			put(g.name[:], name)
 			atomic.StoreUint64(&g.base, g.next)
+			atomic.StoreUint32(&g.shared, 0)
 			atomic.StoreUint32(&g.state, ringUsed)
 			return i
 		}

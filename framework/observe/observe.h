@@ -1,8 +1,7 @@
-// Records of what happens, for loops in C and for kernels: the layout of framework/observe, which a test compares with Go.
+// Records of what happens, for loops in C: the layout of framework/observe, which a test compares with Go. Kernels have records of
+// their own, for several writers: framework/kernel/include/mscclpp/records.h.
 //
-// A writer has one ring, and looks at the switch before each record: one load, and a compare with a branch that is not taken. For
-// kernels the launch says instead whether there is a ring (NULL: there is none), so a kernel compares a register; the record has
-// the clock of the device (%globaltimer, s_memrealtime), and the host notes pairs of both clocks.
+// A writer has one ring, and looks at the switch before each record: one load, and a compare with a branch that is not taken.
 #ifndef MSCCLPP_OBSERVE_H_
 #define MSCCLPP_OBSERVE_H_
 

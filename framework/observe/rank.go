@@ -58,7 +58,8 @@ type Rank struct {
 	group  sync.WaitGroup
 	closed bool
 
-	flowing bool // channels of a communicator write
+	flowing bool // channels or kernels of a communicator write
+	kernels []*Kernels
 }
 
 // Open takes the region that the launcher has made for a rank, or makes one.
@@ -264,6 +265,10 @@ func (r *Rank) Board(name string, rank, size int) *Board {
 			put(s.name[:], name)
 			atomic.StoreUint32(&s.state, 2)
 			r.boards[i] = b
+			if n := slices.IndexFunc(r.kernels, func(k *Kernels) bool { return k.comm == name }); n >= 0 {
+				b.kernels = r.kernels[n]
+				b.kernels.count(i, &s.begun)
+			}
 			return b
 		}
 	}
@@ -337,7 +342,13 @@ func (r *Rank) serve() {
 func (r *Rank) look(now int64) {
 	atomic.StoreInt64(&r.at.header().ticked, now)
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	kernels := slices.Clone(r.kernels)
+	defer func() {
+		r.mu.Unlock()
+		for _, k := range kernels {
+			k.follow()
+		}
+	}()
 	for i := range maxBoards {
 		s := r.at.board(i)
 		if begun := atomic.LoadUint64(&s.begun); atomic.LoadUint32(&s.state) == 2 && begun != s.seen {
@@ -367,9 +378,13 @@ func (r *Rank) Close() error {
 		atomic.StoreUint32(&h.state, StateLeft)
 	}
 	used := r.flowing || slices.ContainsFunc(r.boards[:], func(b *Board) bool { return b != nil })
+	kernels := slices.Clone(r.kernels)
 	r.mu.Unlock()
 	close(r.stop)
 	r.group.Wait()
+	for _, k := range kernels {
+		k.follow() // they stop
+	}
 	atomic.StoreUint64(&h.owner, 0)
 	if used {
 		return r.memory.file.Close() // a communicator that nobody has closed may still write

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
@@ -271,9 +272,13 @@ func (v *View) stretch(c *Cursor, i int, end uint64) Stretch {
 	if end-from > RingRecords {
 		from = end - RingRecords
 	}
-	s.Records = make([]Record, 0, end-from)
-	for p := from; p < end; p++ {
-		s.Records = append(s.Records, *v.at.record(i, p))
+	if atomic.LoadUint32(&v.at.ring(i).shared) != 0 {
+		end = v.shared(i, &s, from, end)
+	} else {
+		s.Records = make([]Record, 0, end-from)
+		for p := from; p < end; p++ {
+			s.Records = append(s.Records, *v.at.record(i, p))
+		}
 	}
 	// The writer may meanwhile have come round. It may be writing the record behind the last one.
 	if now := atomic.LoadUint64(&v.at.ring(i).next) + 1; now > RingRecords && now-RingRecords > from {
@@ -284,4 +289,19 @@ func (v *View) stretch(c *Cursor, i int, end uint64) Stretch {
 	s.Lost = from - c.next[i]
 	c.next[i] = end
 	return s
+}
+
+// shared reads a ring to which several threads write. It stops at a record that is being written, unless others have written half the ring
+// since: its thread has ended. Such a record is left out, which is no loss: it has not happened.
+func (v *View) shared(i int, s *Stretch, from, end uint64) (until uint64) {
+	s.Records = make([]Record, 0, end-from)
+	for p := from; p < end; p++ {
+		x := v.at.record(i, p)
+		if last := atomic.LoadUint64((*uint64)(unsafe.Pointer(&x.Event))); uint16(last>>48) == uint16(p/RingRecords+1) {
+			s.Records = append(s.Records, Record{Time: x.Time, Call: x.Call, Bytes: x.Bytes, Event: Event(last), Block: uint16(last >> 16), Peer: int32(int16(last >> 32))})
+		} else if end-p < RingRecords/2 {
+			return p
+		}
+	}
+	return end
 }

@@ -253,7 +253,7 @@ func (l *log) rank(all []observe.Info, world worldOf) *Rank {
 		Rank: l.info.Rank, Size: l.info.Size, Host: l.info.Host, Device: l.info.Device, PID: l.info.PID,
 		State: observe.StateName(l.info.State), Failure: l.info.Failure, Culprit: l.info.Culprit, ClockError: clock.Error, Lost: l.lost, Dropped: l.dropped,
 	}
-	b := builder{log: l, clock: clock, rank: r, world: world, open: map[int]*Call{}, begun: map[string]int64{}, waits: map[uint64]int64{}, posts: map[peerOf][]post{}}
+	b := builder{log: l, clock: clock, rank: r, world: world, open: map[int]*Call{}, begun: map[string]int64{}, waits: map[uint64]int64{}, posts: map[peerOf][]post{}, kernels: kernelReader{r, clock, world.rank, map[string]*kernelOf{}}}
 	for _, e := range l.events {
 		for i := range e.records {
 			b.add(e.writer, &e.records[i])
@@ -277,14 +277,15 @@ func Standing(info observe.Info, states []observe.State) *Rank {
 
 // builder makes calls of records.
 type builder struct {
-	log   *log
-	clock observe.Clock
-	rank  *Rank
-	world worldOf
-	open  map[int]*Call // by communicator
-	begun map[string]int64
-	waits map[uint64]int64  // that have begun, by signal
-	posts map[peerOf][]post // that are not complete
+	log     *log
+	clock   observe.Clock
+	rank    *Rank
+	world   worldOf
+	open    map[int]*Call // by communicator
+	begun   map[string]int64
+	waits   map[uint64]int64  // that have begun, by signal
+	posts   map[peerOf][]post // that are not complete
+	kernels kernelReader
 }
 
 // peerOf is what a proxy has under way to one peer.
@@ -316,6 +317,9 @@ func (b *builder) comm(board int) string {
 }
 
 func (b *builder) add(writer string, x *observe.Record) {
+	if b.kernels.add(writer, x) {
+		return
+	}
 	at := b.clock.To(x.Time)
 	board, number := observe.CallOf(x.Call)
 	switch x.Event {

@@ -35,6 +35,7 @@ func (t *Trace) Finish() {
 		}
 	}
 	t.join()
+	t.joinKernels()
 }
 
 // signal is one signal of a channel.

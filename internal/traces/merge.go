@@ -27,6 +27,16 @@ func (s *Story) Merge(o *Story) {
 	s.Proxies = merged(s.Proxies, o.Proxies, func(a, b *ProxyTime) bool { return a.Rank == b.Rank && a.Proxy == b.Proxy }, func(a, b *ProxyTime) {
 		a.Triggers, a.Bytes, a.Took = a.Triggers+b.Triggers, a.Bytes+b.Bytes, a.Took+b.Took
 	})
+	s.Kernels = merged(s.Kernels, o.Kernels, func(a, b *KernelTime) bool { return a.Rank == b.Rank }, func(a, b *KernelTime) {
+		a.Launches, a.Took, a.Wait = a.Launches+b.Launches, a.Took+b.Took, a.Wait+b.Wait
+		a.Copy, a.Reduce, a.Packets = a.Copy+b.Copy, a.Reduce+b.Reduce, a.Packets+b.Packets
+		switch {
+		case a.For == b.For:
+			a.ForTook += b.ForTook
+		case b.ForTook > a.ForTook:
+			a.For, a.ForTook = b.For, b.ForTook
+		}
+	})
 	s.Links = merged(s.Links, o.Links, func(a, b *LinkTime) bool { return a.From == b.From && a.To == b.To && a.Transport == b.Transport }, func(a, b *LinkTime) {
 		a.Puts, a.Bytes, a.Waited = a.Puts+b.Puts, a.Bytes+b.Bytes, a.Waited+b.Waited
 		for c, times := range b.times {

@@ -92,6 +92,7 @@ func (t *Trace) WritePerfetto(w io.Writer) error {
 			func() []event { return triggersOf(r, names) },
 			func() []event { return transfersOf(r, names) },
 			func() []event { return channelsOf(r, names) },
+			func() []event { return kernelsOf(r, names) },
 		} {
 			for _, e := range events() { // as packets they take a third of the memory
 				from := len(packets)

@@ -39,6 +39,7 @@ func (s *Story) Print(w io.Writer) {
 	for _, x := range s.Split {
 		fmt.Fprintf(w, "%-6d %12s %12s %12s %12s\n", x.Rank, Took(x.Choose), Took(x.Wait), Took(x.Work), Took(x.Beside))
 	}
+	s.PrintKernels(w)
 	s.printLinks(w)
 	for _, p := range s.Proxies {
 		fmt.Fprintf(w, "rank %d, %s: %s, %s in %s\n", p.Rank, p.Proxy, Counted(p.Triggers, "trigger"), Size(p.Bytes), Took(p.Took))
@@ -87,5 +88,19 @@ func (s *Story) printLinks(w io.Writer) {
 			middle = Took(l.Median)
 		}
 		fmt.Fprintf(w, "%-14s %8d %12s %12s %12s\n", fmt.Sprintf("%d to %d, %s", l.From, l.To, l.Transport), l.Puts, Size(l.Bytes), Took(l.Waited), middle)
+	}
+}
+
+// PrintKernels writes where the time of kernels went.
+func (s *Story) PrintKernels(w io.Writer) {
+	if len(s.Kernels) > 0 {
+		fmt.Fprintf(w, "%-7s %8s %12s %12s %12s %12s %12s  %s\n", "kernels", "launches", "took", "waiting", "copying", "reducing", "packets", "waits longest for")
+	}
+	for _, x := range s.Kernels {
+		longest := "-"
+		if x.For >= 0 {
+			longest = fmt.Sprintf("rank %d, %s", x.For, Took(x.ForTook))
+		}
+		fmt.Fprintf(w, "%-7d %8d %12s %12s %12s %12s %12s  %s\n", x.Rank, x.Launches, Took(x.Took), Took(x.Wait), Took(x.Copy), Took(x.Reduce), Took(x.Packets), longest)
 	}
 }

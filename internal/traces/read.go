@@ -92,6 +92,8 @@ type slice struct {
 	trigger  Trigger
 	transfer Transfer
 	wait     Wait
+	launch   Launch
+	piece    Piece
 }
 
 func (r *reader) rank(n int) *Rank {
@@ -209,7 +211,9 @@ func (r *reader) take(to *Rank, e *event) {
 		to.Size, to.PID, to.Culprit = int(e.number("size")), int(e.number("pid")), int(e.number("culprit"))
 		to.Host, to.Device, to.State, to.Failure = e.text("host"), e.text("device"), e.text("state"), e.text("failure")
 		to.ClockError, to.Lost, to.Dropped = e.number("clock error ns"), uint64(e.number("lost records")), uint64(e.number("dropped records"))
-	case e.kind == typeInstant && e.category == "got": // it follows from the put
+	case e.kind == typeInstant && (e.category == "got" || e.category == "derived"): // it follows from the put, or from a record of a kernel
+	case e.kind == typeInstant && e.category == "sign":
+		to.Signs = append(to.Signs, Sign{Comm: e.text("communicator"), Number: uint64(e.number("call")), Name: e.name, At: e.at, Bytes: uint64(e.number("bytes")), Peer: int(e.number("peer"))})
 	case e.kind == typeInstant && e.category == "put":
 		to.Puts = append(to.Puts, Put{Channel: e.channel(), At: e.at, Bytes: uint64(e.number("bytes")), Number: uint32(e.number("signal")), Signal: e.number("with signal") != 0})
 	case e.kind == typeInstant:
@@ -236,6 +240,12 @@ func (r *reader) take(to *Rank, e *event) {
 		case "wait":
 			s.wait.End = e.at
 			to.Waits = append(to.Waits, s.wait)
+		case "kernel":
+			s.launch.End = e.at
+			to.Launches = append(to.Launches, s.launch)
+		case "piece":
+			s.piece.End = e.at
+			to.Pieces = append(to.Pieces, s.piece)
 		}
 	}
 }
@@ -253,6 +263,12 @@ func (r *reader) begun(e *event) slice {
 		s.transfer = Transfer{Writer: e.text("writer"), Peer: peer, Begin: e.at, Requests: int(e.number("requests")), Bytes: bytes}
 	case "wait":
 		s.wait = Wait{Channel: e.channel(), Begin: e.at, Number: uint32(e.number("signal"))}
+	case "kernel":
+		s.launch = Launch{Comm: e.text("communicator"), Number: uint64(e.number("call")), Begin: e.at,
+			Wait: e.number("wait ns"), Copy: e.number("copy ns"), Reduce: e.number("reduce ns"), Packets: e.number("packets ns")}
+	case "piece":
+		s.piece = Piece{Comm: e.text("communicator"), Number: uint64(e.number("call")), Name: e.text("piece"), Begin: e.at, Bytes: bytes, Peer: peer,
+			Block: int(e.number("block")), Index: int(e.number("index")), Turn: int(e.number("turn"))}
 	}
 	return s
 }

@@ -8,19 +8,20 @@ import (
 
 // Story summarizes a trace in numbers.
 type Story struct {
-	Job     string      `json:"job"`
-	Ranks   int         `json:"ranks"`
-	Calls   int         `json:"calls"`
-	Slowest *SlowCall   `json:"slowest,omitempty"`
-	Late    []LateRank  `json:"late"` // the rank for which the others usually waited longest comes first
-	Split   []TimeSplit `json:"split"`
-	Open    []OpenCall  `json:"open"` // calls that have not ended
-	Failed  []Failure   `json:"failed"`
-	Proxies []ProxyTime `json:"proxies"`
-	Links   []LinkTime  `json:"links"`   // slow ones come first, then those over which ranks waited longest
-	Lost    uint64      `json:"lost"`    // records that were overwritten before they were read
-	Dropped uint64      `json:"dropped"` // the oldest ones, of which there were more than are kept
-	Error   int64       `json:"clock_error_ns"`
+	Job     string       `json:"job"`
+	Ranks   int          `json:"ranks"`
+	Calls   int          `json:"calls"`
+	Slowest *SlowCall    `json:"slowest,omitempty"`
+	Late    []LateRank   `json:"late"` // the rank for which the others usually waited longest comes first
+	Split   []TimeSplit  `json:"split"`
+	Kernels []KernelTime `json:"kernels"` // of ranks whose kernels write records, or wait long
+	Open    []OpenCall   `json:"open"`    // calls that have not ended
+	Failed  []Failure    `json:"failed"`
+	Proxies []ProxyTime  `json:"proxies"`
+	Links   []LinkTime   `json:"links"`   // slow ones come first, then those over which ranks waited longest
+	Lost    uint64       `json:"lost"`    // records that were overwritten before they were read
+	Dropped uint64       `json:"dropped"` // the oldest ones, of which there were more than are kept
+	Error   int64        `json:"clock_error_ns"`
 }
 
 // SlowCall is the call that took longest, from its first beginning to its last end.
@@ -125,7 +126,7 @@ func (t *Trace) meetings() [][]*Call {
 
 // Tell finds the story of a trace.
 func (t *Trace) Tell() *Story {
-	s := &Story{Job: t.Job, Ranks: len(t.Ranks), Late: []LateRank{}, Split: []TimeSplit{}, Open: []OpenCall{}, Failed: []Failure{}, Proxies: []ProxyTime{}, Links: t.links()}
+	s := &Story{Job: t.Job, Ranks: len(t.Ranks), Late: []LateRank{}, Split: []TimeSplit{}, Open: []OpenCall{}, Failed: []Failure{}, Proxies: []ProxyTime{}, Kernels: []KernelTime{}, Links: t.links()}
 	late := map[int]*LateRank{}
 	for _, calls := range t.meetings() {
 		s.Calls++
@@ -139,6 +140,7 @@ func (t *Trace) Tell() *Story {
 		s.Dropped += r.Dropped
 		s.Error = max(s.Error, r.ClockError)
 		s.Split = append(s.Split, split(r))
+		s.Kernels = append(s.Kernels, kernelTime(r)...)
 		s.Proxies = append(s.Proxies, proxies(r)...)
 		if r.Failure != "" {
 			s.Failed = append(s.Failed, Failure{r.Rank, r.Culprit, r.Failure})

@@ -25,6 +25,9 @@ type Rank struct {
 	Transfers    []Transfer
 	Puts         []Put
 	Waits        []Wait
+	Launches     []Launch
+	Pieces       []Piece
+	Signs        []Sign
 }
 
 // Call is one call of a rank.

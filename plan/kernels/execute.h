@@ -81,9 +81,11 @@ MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
     }
 #if MSCCLPP_PLAN_TURNS
     const uint64_t at = c.at + c.part;
+    began(m, o, c);
     const Outcome out = step<T>(m, o, c, unit, ok);
     moved = moved || out == kDone || c.at + c.part > at;
     if (out != kDone) return out;
+    ended(m, o, c, unit);
     c.at = c.part = c.entered = 0;
 #else
     moved = true;

@@ -198,6 +198,38 @@ struct Machine {
   }
 };
 
+#if MSCCLPP_PLAN_TURNS
+// An operation writes a record when its block comes to it, with its number in the list and the turn of its pipeline, and one when it is
+// done, with its bytes.
+#if MSCCLPP_RECORDS
+inline bool recording() { return !mscclpp::detail::off() && mscclpp::detail::recorder != nullptr; }
+inline uint64_t& noted_of(Cursor& c) { return c.pad[0]; }
+
+__attribute__((noinline, unused)) static void record(const Machine& m, const Op& o, uint32_t phase, uint64_t bytes, uint32_t peer) {
+  mscclpp::detail::Recorder* r = mscclpp::detail::recorder;
+  r->waited();
+  r->write(mscclpp::detail::now_ns(), (kRecordOperation + 4 * o.kind) | phase, bytes, m.block, peer);
+}
+
+inline void began(const Machine& m, const Op& o, Cursor& c) {
+  if (!recording() || noted_of(c) != 0) return;
+  noted_of(c) = 1;
+  record(m, o, kRecordBegin, o.number | c.turn << 32, kNoPeer);
+}
+inline void ended(const Machine& m, const Op& o, Cursor& c, uint64_t unit) {
+  if (!recording() || noted_of(c) == 0) return;
+  noted_of(c) = 0;
+  const bool data = uint32_t(o.sources) + o.destinations != 0, by_source = o.kind == kForward || o.kind == kAwait;
+  const bool waits = o.kind == kWait && o.id_count != 0;
+  const uint32_t peer = !waits ? kNoPeer : (o.flags & kOverPort) != 0 ? m.a.ports[m.a.ids[o.ids]].semaphore.peer : m.memory(o, 0).peer;
+  record(m, o, kRecordEnd, !data ? 0 : m.range(o, by_source ? m.source(o, 0) : m.destination(o, 0), c, unit).n, peer);
+}
+#else
+inline void began(const Machine&, const Op&, Cursor&) {}
+inline void ended(const Machine&, const Op&, Cursor&, uint64_t) {}
+#endif
+#endif
+
 }  // namespace plans
 }  // namespace mscclpp
 #endif  // MSCCLPP_PLAN_MACHINE_H_

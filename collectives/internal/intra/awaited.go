@@ -1,6 +1,7 @@
 package intra
 
 import (
+	"cmp"
 	"fmt"
 	"sync/atomic"
 
@@ -19,7 +20,8 @@ type awaited struct {
 // A report from before the rank left may be seen at the first tick, but not after the last one.
 func (w *watch) departed(b *board) error {
 	a := &w.awaited
-	rank := int(atomic.SwapUint32(&b.comm.ControlWords().Waiting, 0)) - 1
+	words := b.comm.ControlWords()
+	rank := int(cmp.Or(atomic.SwapUint32(&words.Waiting, 0), atomic.SwapUint32(&words.Waited, 0))) - 1
 	if a.rank != framework.NoPeer {
 		a.ticks++
 	}

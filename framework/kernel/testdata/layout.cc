@@ -4,6 +4,7 @@
 
 #include "../actor/kernels/actor.h"
 #include "../include/mscclpp/layout.h"
+#include "../include/mscclpp/records.h"
 
 using namespace mscclpp;
 
@@ -18,6 +19,9 @@ static const char* separator = "";
 #define FIELD(f)                                                          \
   std::printf("%s\n      \"%s\": %zu", comma, #f, offsetof(S, f)); \
   comma = ",";
+#define FIELD_AS(f, name)                                                    \
+  std::printf("%s\n      \"%s\": %zu", comma, #name, offsetof(S, f)); \
+  comma = ",";
 #define END()                    \
   std::printf("\n    }\n  }"); \
   }
@@ -26,6 +30,10 @@ int main() {
   std::printf("{\n");
   BEGIN("WaitControl", WaitControl)
   FIELD(abort) FIELD(reported) FIELD(kernel) FIELD(channel) FIELD(peer) FIELD(expected) FIELD(seen) FIELD(deadline) FIELD(spin_ns) FIELD(waiting)
+  FIELD_AS(reserved0, waited) FIELD_AS(reserved1, records)
+  END()
+  BEGIN("RecordRing", RecordRing)
+  FIELD(next) FIELD(records) FIELD(calls) FIELD(communicator) FIELD(mask)
   END()
   BEGIN("SemaphoreHandle", SemaphoreHandle)
   FIELD(inbound) FIELD(expected) FIELD(outbound) FIELD(control) FIELD(peer) FIELD(id)

@@ -25,9 +25,10 @@ type JobStatus struct {
 	Behind []Behind          `json:"behind"`
 
 	// While records are on, of the newest ones.
-	Late  []traces.LateRank `json:"late,omitempty"`
-	Links []traces.LinkTime `json:"links,omitempty"`
-	story *traces.Story
+	Late    []traces.LateRank   `json:"late,omitempty"`
+	Links   []traces.LinkTime   `json:"links,omitempty"`
+	Kernels []traces.KernelTime `json:"kernels,omitempty"`
+	story   *traces.Story
 }
 
 // RankStatus is the state of one rank.
@@ -137,7 +138,7 @@ func newest(all []JobStatus, memories []*observe.Memory) {
 			c.Poll()
 		}
 		s.story = c.Tell(s.Job)
-		s.Late, s.Links = s.story.Late, s.story.Links
+		s.Late, s.Links, s.Kernels = s.story.Late, s.story.Links, s.story.Kernels
 	}
 }
 
@@ -320,6 +321,7 @@ func (s *JobStatus) Print(out io.Writer) {
 		if line := s.story.Straggler(); line != "" {
 			fmt.Fprintln(out, line)
 		}
+		s.story.PrintKernels(out)
 		for _, line := range s.story.SlowLinks() {
 			fmt.Fprintln(out, line)
 		}

@@ -7,12 +7,14 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/memory"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
 	"github.com/mscclpp-go/mscclpp/framework/proxy"
 )
 
@@ -31,6 +33,8 @@ type Counters struct {
 	hostMem    device.Memory
 	hostMap    device.Memory // hostMem as the device sees it; nil when dev is the host
 	Words      *kernel.WaitControl
+	Ring       *kernel.RecordRing // behind Words, for kernels of the host; nil: of a GPU
+	Records    *observe.Kernels   // those of kernels; nil: there are none
 	DeviceAddr uintptr
 	Queue      Queue // of a device that has one
 
@@ -70,7 +74,9 @@ func New(dev device.Device) (*Counters, error) {
 	}
 	k.Words = (*kernel.WaitControl)(Pointer(k.hostMem.Addr()))
 	k.DeviceAddr = k.hostMem.Addr()
-	if k.HostDev != nil {
+	if k.HostDev == nil {
+		k.Ring = (*kernel.RecordRing)(Pointer(k.hostMem.Addr() + unsafe.Sizeof(*k.Words)))
+	} else {
 		if err := k.mapHost(); err != nil {
 			return nil, err
 		}
@@ -163,6 +169,7 @@ func (k *Counters) Close(ctx context.Context) error {
 			first = err
 		}
 	}
+	k.Records.Close()
 	keep(k.Queue.close())
 	if t := k.Host.Load(); t != nil {
 		keep(t.Close())

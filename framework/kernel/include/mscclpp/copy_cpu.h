@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "records.h"
 #include "target.h"
 
 #if defined(__x86_64__)
@@ -45,8 +46,10 @@ inline void copy_stream(char* dst, const char* src, size_t bytes) {
 
 }  // namespace detail
 
-// Threads take consecutive pieces; with one thread that is all of it.
-inline void copy(void* dst, const void* src, size_t bytes, uint32_t tid, uint32_t nthreads) {
+namespace detail {
+
+// copy without a record.
+inline void move_bytes(void* dst, const void* src, size_t bytes, uint32_t tid, uint32_t nthreads) {
   char* d = static_cast<char*>(dst);
   const char* s = static_cast<const char*>(src);
   if (nthreads > 1) {
@@ -63,12 +66,20 @@ inline void copy(void* dst, const void* src, size_t bytes, uint32_t tid, uint32_
     const size_t lead = (64 - (reinterpret_cast<uintptr_t>(d) & 63)) & 63;
     memcpy(d, s, lead);
     const size_t body = (bytes - lead) & ~static_cast<size_t>(63);
-    detail::copy_stream(d + lead, s + lead, body);
+    copy_stream(d + lead, s + lead, body);
     memcpy(d + lead + body, s + lead + body, bytes - lead - body);
     return;
   }
 #endif
   memcpy(d, s, bytes);
+}
+
+}  // namespace detail
+
+// Threads take consecutive pieces; with one thread that is all of it.
+inline void copy(void* dst, const void* src, size_t bytes, uint32_t tid, uint32_t nthreads) {
+  detail::move_bytes(dst, src, bytes, tid, nthreads);
+  MSCCLPP_DID(kRecordCopy, bytes)
 }
 
 }  // namespace mscclpp

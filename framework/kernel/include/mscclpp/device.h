@@ -12,6 +12,7 @@
 #include "overlap.h"
 #include "packet.h"
 #include "port_channel.h"
+#include "records.h"
 #include "reduce.h"
 #include "reduce_packets.h"
 #include "semaphore.h"

@@ -22,12 +22,12 @@ struct WaitControl {
   uint32_t kernel;    // report: KernelId of the launch
   uint32_t channel;   // report: id of the channel or semaphore
   uint32_t peer;      // report: the rank waited for
-  uint32_t reserved0;
+  uint32_t reserved0;  // host only: the word waiting, when another part of the host has cleared it
   uint64_t expected;  // report: count or flag waited for
   uint64_t seen;      // report: count or flag last read
   uint64_t deadline;  // nanoseconds a wait may take; 0: no limit
   uint64_t spin_ns;   // host only: polling before a wait yields; 0: default, 1: yield at once
-  uint8_t reserved1[8];
+  uint8_t reserved1[8];  // where the RecordRing is: see records.h; 0: no records are wanted
   uint32_t waiting;   // 1 + the rank that a long wait waits for, each time that it looks at these words; the host clears it
   uint8_t reserved2[60];
 };

@@ -24,14 +24,16 @@ struct MemoryChannel : MemoryChannelHandle {
 
   // Own memory to the peer's.
   MSCCLPP_DEVICE void put(uint64_t dstOffset, uint64_t srcOffset, uint64_t bytes, uint32_t tid, uint32_t nthreads) const {
-    copy(static_cast<char*>(dst) + dstOffset, static_cast<const char*>(src) + srcOffset, bytes, tid, nthreads);
+    MSCCLPP_COPY(static_cast<char*>(dst) + dstOffset, static_cast<const char*>(src) + srcOffset, bytes, tid, nthreads);
+    MSCCLPP_HAPPENED(semaphore.control, kRecordPut, bytes, semaphore.peer)
   }
   MSCCLPP_DEVICE void put(uint64_t offset, uint64_t bytes, uint32_t tid, uint32_t nthreads) const {
     put(offset, offset, bytes, tid, nthreads);
   }
   // The peer's memory to own.
   MSCCLPP_DEVICE void get(uint64_t localOffset, uint64_t remoteOffset, uint64_t bytes, uint32_t tid, uint32_t nthreads) const {
-    copy(static_cast<char*>(src) + localOffset, static_cast<const char*>(dst) + remoteOffset, bytes, tid, nthreads);
+    MSCCLPP_COPY(static_cast<char*>(src) + localOffset, static_cast<const char*>(dst) + remoteOffset, bytes, tid, nthreads);
+    MSCCLPP_HAPPENED(semaphore.control, kRecordGet, bytes, semaphore.peer)
   }
   MSCCLPP_DEVICE void get(uint64_t offset, uint64_t bytes, uint32_t tid, uint32_t nthreads) const {
     get(offset, offset, bytes, tid, nthreads);
@@ -43,6 +45,7 @@ struct MemoryChannel : MemoryChannelHandle {
   MSCCLPP_DEVICE void putPackets(uint64_t dstOffset, uint64_t srcOffset, uint64_t bytes, uint32_t tid, uint32_t nthreads,
                                  uint32_t flag) const {
     copyToPackets<P>(static_cast<char*>(dst) + dstOffset, static_cast<const char*>(src) + srcOffset, bytes, tid, nthreads, flag);
+    MSCCLPP_HAPPENED(semaphore.control, kRecordPackets, bytes, semaphore.peer)
   }
   // Packets that the peer wrote here become payload in own memory.
   template <class P = LL16Packet>

@@ -58,6 +58,7 @@ struct PortChannel : PortChannelHandle {
     t.fst = mscclpp_trigger_pack_bytes(bytes) | mscclpp_trigger_pack_from(srcOffset);
     t.snd = mscclpp_trigger_pack_to(dstOffset) | mscclpp_trigger_pack_src(src) | mscclpp_trigger_pack_dst(dst) |
             mscclpp_trigger_pack_kind(type) | mscclpp_trigger_pack_slot(semaphore_slot);
+    MSCCLPP_HAPPENED(semaphore.control, (type & kTriggerSignal) != 0 ? kRecordSignal : bytes != 0 ? kRecordPut : kRecordFlush, bytes, semaphore.peer)
     return ring().push(t, at, kernel MSCCLPP_HERE);
   }
 

@@ -168,6 +168,7 @@ MSCCLPP_DEVICE void reduce_n(void* out, const Inputs& inputs, uint32_t n, size_t
     case kAvg: detail::reduce_op<T, kAvg>(out, inputs, n, count, r, tid, nthreads); break;
     default: detail::reduce_op<T, kPreMulSum>(out, inputs, n, count, r, tid, nthreads); break;
   }
+  MSCCLPP_DID(kRecordReduce, count * sizeof(T))
 #endif
 }
 

@@ -25,8 +25,14 @@ MSCCLPP_DEVICE uint64_t advance(uint64_t* counter, uint64_t by) {
 }  // namespace detail
 
 struct Semaphore : SemaphoreHandle {
-  MSCCLPP_DEVICE void signal() const { add_release(outbound, static_cast<uint64_t>(1)); }
-  MSCCLPP_DEVICE void relaxedSignal() const { add_relaxed(outbound, static_cast<uint64_t>(1)); }
+  MSCCLPP_DEVICE void signal() const {
+    add_release(outbound, static_cast<uint64_t>(1));
+    MSCCLPP_HAPPENED(control, kRecordSignal, 0, peer)
+  }
+  MSCCLPP_DEVICE void relaxedSignal() const {
+    add_relaxed(outbound, static_cast<uint64_t>(1));
+    MSCCLPP_HAPPENED(control, kRecordSignal, 0, peer)
+  }
 
   // Consumes one signal. false: leave the kernel.
   MSCCLPP_DEVICE bool wait(uint32_t kernel = 0 MSCCLPP_AT) const {

@@ -25,8 +25,14 @@ namespace mscclpp {
 struct SwitchChannel : SwitchChannelHandle {
   // Signals all members, this one included. As with semaphores one thread calls it, after
   // the stores that it publishes.
-  MSCCLPP_DEVICE void signal() const { raise(true); }
-  MSCCLPP_DEVICE void relaxedSignal() const { raise(false); }
+  MSCCLPP_DEVICE void signal() const {
+    raise(true);
+    MSCCLPP_HAPPENED(control, kRecordSignal, 0, kNoRank)
+  }
+  MSCCLPP_DEVICE void relaxedSignal() const {
+    raise(false);
+    MSCCLPP_HAPPENED(control, kRecordSignal, 0, kNoRank)
+  }
 
   // Waits for one signal of every member.
   MSCCLPP_DEVICE bool wait(uint32_t kernel = 0 MSCCLPP_AT) const {

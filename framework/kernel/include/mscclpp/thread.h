@@ -7,6 +7,7 @@
 #define MSCCLPP_THREAD_H_
 
 #include "layout.h"
+#include "records.h"
 #include "target.h"
 
 #if MSCCLPP_TARGET_CHECK
@@ -106,6 +107,7 @@ MSCCLPP_DEVICE uint32_t global_threads() { return grid_dim() * block_dim(); }
   static inline void symbol##_body(const Args& args);                                           \
   extern "C" __attribute__((visibility("default"))) void symbol(const Args* a,                  \
                                                                 const ::mscclpp::LaunchShape*) { \
+    MSCCLPP_LAUNCH_RECORDS(*a)                                                                  \
     symbol##_body(*a);                                                                          \
   }                                                                                             \
   static inline void symbol##_body(const Args& args)

@@ -6,6 +6,7 @@
 #define MSCCLPP_WAIT_H_
 
 #include "memory.h"
+#include "records.h"
 
 // On NVIDIA GPUs a wait that was left is recorded in memory of the device, for the waits behind it. (A program that tests
 // this on a processor defines the macro itself.) Processors read the host's words often enough; for AMD see below.
@@ -100,11 +101,6 @@ MSCCLPP_DEVICE uint64_t now_ns() {
 #elif MSCCLPP_TARGET_HIP
 MSCCLPP_DEVICE uint64_t now_ns() { return __builtin_readsteadycounter() * 10; }  // 100 MHz
 #elif MSCCLPP_TARGET_CPU
-inline uint64_t now_ns() {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
-}
 inline void cpu_pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -199,6 +195,9 @@ constexpr uint64_t kSpin = 20000, kYield = 1000000, kNapFirst = 20000, kNapMost 
 template <class F>
 __attribute__((noinline)) bool wait_slow(WaitControl* c, const WaitSite& site, F& ready, uint64_t seen) {
   const uint64_t start = now_ns();
+#if MSCCLPP_RECORDS
+  const WaitRecord record(c, start, site.channel == kNoReport ? kNoRank : site.peer);
+#endif
   const uint64_t budget = c != nullptr ? load_relaxed(&c->spin_ns) : 0;
   const uint64_t spin = budget != 0 ? budget : kSpin;
   uint64_t waited = 0, nap = kNapFirst;

@@ -1,0 +1,102 @@
+package traces
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework/observe"
+)
+
+// launches are the records of kernels of two ranks: rank 1 comes late, and rank 0 waits for it.
+func launches() *Trace {
+	record := func(at int64, e observe.Event, bytes uint64, block uint16, peer int32) observe.Record {
+		return observe.Record{Time: at, Call: 3, Event: e, Bytes: bytes, Block: block, Peer: peer}
+	}
+	const none, noBlock = -1, 0xffff
+	of := [][]observe.Record{{
+		record(100, observe.Kernel|observe.Begin, 0, noBlock, none),
+		record(150, observe.Copy|observe.End, 64, noBlock, none),
+		record(160, observe.Signal|observe.Instant, 0, 0, 1),
+		record(200, observe.Wait|observe.Begin, 0, 0, 1),
+		record(900, observe.Wait|observe.End, 0, 0, 1),
+		record(1000, observe.Reduce|observe.End, 64, noBlock, none),
+		record(50, observe.Copy|observe.Total, 64, noBlock, none),
+		record(700, observe.Wait|observe.Total, 1, noBlock, none),
+		record(100, observe.Reduce|observe.Total, 64, noBlock, none),
+		record(1010, observe.Kernel|observe.End, 0, noBlock, none),
+	}, {
+		record(700, observe.Kernel|observe.Begin, 0, noBlock, none),
+		record(800, observe.Signal|observe.Instant, 0, 0, 0),
+		record(810, observe.Executor+8<<2|observe.Begin, 5|2<<32, 3, none),
+		record(850, observe.Executor+8<<2|observe.End, 128, 3, none),
+		record(950, observe.Signal|observe.Instant, 0, 0, 0), // behind the end of the wait
+		record(960, observe.Kernel|observe.End, 0, noBlock, none),
+		record(990, observe.Reduce|observe.End, 1, noBlock, none), // its launch was lost
+	}}
+	t := &Trace{Job: "j"}
+	for rank, list := range of {
+		l := &log{info: observe.Info{Job: "j", Rank: rank, Size: 2}, states: []observe.State{{Name: "world", Rank: rank, Size: 2, Open: true}}}
+		l.events = []*events{
+			{writer: "world", records: []observe.Record{
+				{Time: 90, Call: 3, Event: observe.Call | observe.Begin, Peer: -1}, {Time: 1100, Call: 3, Event: observe.Call | observe.End, Peer: -1},
+			}},
+			{writer: "kernels of world", records: list},
+		}
+		t.Ranks = append(t.Ranks, l.rank([]observe.Info{l.info}, worlds([]*log{l})))
+	}
+	t.Finish()
+	return t
+}
+
+func TestKernelsAreJoined(t *testing.T) {
+	tr := launches()
+	r := tr.Ranks[0]
+	if want := (Launch{Comm: "world", Number: 3, Begin: 100, End: 1010, Wait: 700, Copy: 50, Reduce: 100}); len(r.Launches) != 1 || r.Launches[0] != want {
+		t.Errorf("launches %+v: expected %+v", r.Launches, want)
+	}
+	piece := Piece{Comm: "world", Number: 3, Peer: -1, Block: -1, Bytes: 64}
+	first, wait, last := piece, piece, piece
+	first.Name, first.Begin, first.End = "copy", 100, 150
+	wait.Name, wait.Begin, wait.End, wait.Peer, wait.Bytes, wait.Sent = "wait", 200, 900, 1, 0, 800
+	last.Name, last.Begin, last.End = "reduce", 900, 1000
+	if want := []Piece{first, wait, last}; !reflect.DeepEqual(r.Pieces, want) {
+		t.Errorf("pieces %+v: expected %+v", r.Pieces, want)
+	}
+	if p := tr.Ranks[1].Pieces; len(p) != 1 || p[0].Name != "move" || p[0].Block != 3 || p[0].Index != 5 || p[0].Turn != 2 || p[0].Bytes != 128 || p[0].End-p[0].Begin != 40 {
+		t.Errorf("pieces %+v: expected operation 5 of block 3 in turn 2, a move of 128 bytes in 40 ns", p)
+	}
+
+	s := tr.Tell()
+	want := []KernelTime{
+		{Rank: 0, Launches: 1, Took: 910, Wait: 700, Copy: 50, Reduce: 100, For: 1, ForTook: 700},
+		{Rank: 1, Launches: 1, Took: 260, For: -1},
+	}
+	if !reflect.DeepEqual(s.Kernels, want) {
+		t.Errorf("%+v: expected %+v", s.Kernels, want)
+	}
+	var text strings.Builder
+	s.Print(&text)
+	if !strings.Contains(text.String(), "rank 1, 700ns") {
+		t.Errorf("the story does not say for whom rank 0 waited:\n%s", text.String())
+	}
+}
+
+func TestTracesOfKernelsAreReadAsTheyWereWritten(t *testing.T) {
+	want := launches()
+	var b bytes.Buffer
+	if err := want.WritePerfetto(&b); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Read(b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range want.Ranks {
+		g := got.Ranks[i]
+		if !reflect.DeepEqual(g.Launches, r.Launches) || !reflect.DeepEqual(g.Pieces, r.Pieces) || len(g.Signs) != len(r.Signs) || len(g.Moments) != len(r.Moments) {
+			t.Errorf("%+v: expected %+v", g, r)
+		}
+	}
+}
