@@ -22,6 +22,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/device/hip"
 	runtime "github.com/mscclpp-go/mscclpp/framework/device/hip/emulated"
+	"github.com/mscclpp-go/mscclpp/internal/gfx/gpus"
 	"github.com/mscclpp-go/mscclpp/plugins"
 )
 
@@ -50,7 +51,7 @@ func onHIPWith(t *testing.T, objects ...emulated.Source) func(args ...string) *e
 	}
 	return func(args ...string) *exec.Cmd {
 		c := command(t, append([]string{"--set", "plugins.dirs=" + dir}, args...)...)
-		c.Env = append(c.Env, hip.EnvLibrary+"="+library, cuda.EnvLibrary+"=/nonexistent/libcuda.so.1", emulated.EnvImages+"="+images, emulated.EnvGPUs+"=4")
+		c.Env = append(c.Env, hip.EnvLibrary+"="+library, cuda.EnvLibrary+"=/nonexistent/libcuda.so.1", emulated.EnvImages+"="+images, emulated.EnvGPUs+"=8")
 		return c
 	}
 }
@@ -65,7 +66,7 @@ func TestCheckOnHIP(t *testing.T) {
 		"reducescatter,f32,sum,4167,algorithm=ll8", "reducescatter,f32,sum,16667,offset=1,algorithm=chunk", "reduce,f32,sum,2049,root=1,algorithm=chunk",
 		"allgather,f32,15,algorithm=ll8", "allgather,f32,33333,algorithm=chunk", "alltoall,f32,2049,algorithm=chunk", "broadcast,f32,5000,root=1,algorithm=chunk",
 	}
-	for _, ranks := range []int{2, 4} {
+	for _, ranks := range []int{2, 4, 8} {
 		checked(t, program, "hip", ranks, cases...)
 	}
 	checked(t, program, "auto", 2, cases[0])
@@ -185,20 +186,27 @@ func dieOnHIP(pipe string) error {
 	return errors.Join(job.World.Settle(ctx, stream), job.Check())
 }
 
-// A killed rank ends the job on AMD's GPUs: the kernel that waits for it leaves, and the error of the waiting rank names the dead one.
+// A killed rank ends the job on AMD's GPUs, also where these execute the code objects: the kernel that waits for it leaves, and the error of
+// the waiting rank names the dead one.
 func TestDeathOnHIP(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := onHIP(t, "f32")("-n", "2", self)
-	c.Env = append(c.Env, hipRank+"="+pipe)
-	code, out, errs := runs(c)
-	if code != 128+9 || !strings.Contains(errs, "ended: ") || strings.Contains(errs, "before anybody died") || !strings.Contains(errs, "rank 1") || !strings.Contains(errs, "died") {
-		t.Errorf("code %d, %s, %s: expected that rank 0 names rank 1", code, out, errs)
+	for name, c := range map[string]*exec.Cmd{
+		"images for processors": onHIP(t, "f32")("-n", "2", self),
+		"code objects":          executing(t, machineOf(t, gpus.Options{GPUs: 2, Shape: gpus.Shape("gfx942"), Seed: 1}), "gfx942", 2)(self),
+	} {
+		t.Run(name, func(t *testing.T) {
+			pipe := filepath.Join(t.TempDir(), "pipe")
+			if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c.Env = append(c.Env, hipRank+"="+pipe)
+			code, out, errs := runs(c)
+			if code != 128+9 || !strings.Contains(errs, "ended: ") || strings.Contains(errs, "before anybody died") || !strings.Contains(errs, "rank 1") || !strings.Contains(errs, "died") {
+				t.Errorf("code %d, %s, %s: expected that rank 0 names rank 1", code, out, errs)
+			}
+		})
 	}
 }
