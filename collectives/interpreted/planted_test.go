@@ -32,6 +32,9 @@ func casesOf(e *entry) []shape {
 	if a := e.algorithm(); strings.HasPrefix(a, "switch") && a != "switch_packets" {
 		list = []shape{several, long, once}
 	}
+	if strings.HasSuffix(e.name, "_lamport") { // each half is used again by the launch after the next
+		list = append(list, again(2)...)
+	}
 	if k, ok := e.collective(); ok && k == collective.AllReduce {
 		x := list[0]
 		x.inPlace = true
@@ -296,6 +299,8 @@ func (p *plantation) because(i int) string {
 		return "it ends a pause: each round looks at all words again, by loads that acquire"
 	case barrier && (algorithm == "ll128" || algorithm == "few_ll128") && strings.HasPrefix(e.name, "mscclpp_transfers_"):
 		return "behind the last barrier of a lane threads read of the queues alone whether they are empty, which the next lane writes behind its second barrier"
+	case ofGrid && algorithm == "twophase_ll8":
+		return "a thread stores where it has itself read what it sent, in place too, and a piece has two barriers of all blocks, of which either orders the next piece"
 	case algorithm == "chunk" || algorithm == "twophase_chunk" || algorithm == "allpair_chunk":
 		if !barrier && (e.name == "mscclpp_reduce_chunk" || e.name == "mscclpp_broadcast_chunk") {
 			return ""
