@@ -161,6 +161,7 @@ var table = []Form{
 	{Format: VOPC, Code: 106, Name: "v_cmp_nlg_f64", Results: "m", Sources: "dd"},
 	{Format: VOPC, Code: 169, Name: "v_cmp_lt_u16", Results: "m", Sources: "ww"},
 	{Format: VOPC, Code: 173, Name: "v_cmp_ne_u16", Results: "m", Sources: "ww"},
+	{Format: VOPC, Code: 174, Name: "v_cmp_ge_u16", Results: "m", Sources: "ww"},
 	{Format: VOPC, Code: 33, Name: "v_cmp_lt_f16", Results: "m", Sources: "hh"},
 	{Format: VOPC, Code: 36, Name: "v_cmp_gt_f16", Results: "m", Sources: "hh"},
 	{Format: VOPC, Code: 40, Name: "v_cmp_u_f16", Results: "m", Sources: "hh"},

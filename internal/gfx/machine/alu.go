@@ -131,6 +131,7 @@ var tests = map[string]*alu{
 	"v_cmp_lt_u16": test(func(a, b uint64) bool { return a < b }),
 	"v_cmp_eq_u16": test(func(a, b uint64) bool { return a == b }),
 	"v_cmp_gt_u16": test(func(a, b uint64) bool { return a > b }),
+	"v_cmp_ge_u16": test(func(a, b uint64) bool { return a >= b }),
 	"v_cmp_lt_i16": test(func(a, b uint64) bool { return i16(a) < i16(b) }),
 	"v_cmp_ne_u16": test(func(a, b uint64) bool { return a != b }),
 

@@ -3,6 +3,7 @@ package machine_test
 import (
 	"encoding/binary"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
 	"unsafe"
@@ -30,6 +31,9 @@ func program(words ...uint32) *machine.Program {
 // run runs a kernel of one block of 64 threads over a buffer.
 func run(t *testing.T, o machine.Options, p *machine.Program, buffer []uint32) error {
 	t.Helper()
+	var pin runtime.Pinner // the kernel has its address: it may not move, as a stack does
+	pin.Pin(unsafe.SliceData(buffer))
+	defer pin.Unpin()
 	start := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(buffer))))
 	regions := &memory.Regions{}
 	if err := regions.Add(memory.Region{Start: start, End: start + 4*uint64(len(buffer))}); err != nil {
@@ -60,6 +64,35 @@ func TestStore(t *testing.T) {
 		for l, v := range buffer {
 			if v != uint32(l+1) {
 				t.Fatalf("lane %d stored %d: expected %d", l, v, l+1)
+			}
+		}
+	}
+}
+
+// Halves of registers are compared as numbers without a sign; what is above them does not count.
+func TestCompareHalves(t *testing.T) {
+	const keep = 0x00040080 // v_cndmask_b32 v2, 0, v0, vcc
+	for name, c := range map[string]struct {
+		words []uint32
+		want  func(l uint32) uint32
+	}{
+		"32 and the lane": {[]uint32{0x7d5c00a0 /* v_cmp_ge_u16 vcc, 32, v0 */}, func(l uint32) uint32 {
+			if l <= 32 {
+				return l
+			}
+			return 0
+		}},
+		"0 and the lane above the half": {[]uint32{0x24060090 /* v_lshlrev_b32 v3, 16, v0 */, 0x7d5c0680 /* v_cmp_ge_u16 vcc, 0, v3 */}, func(l uint32) uint32 { return l }},
+		"the lane and -1":               {[]uint32{0x7e0602c1 /* v_mov_b32 v3, -1 */, 0x7d5c0700 /* v_cmp_ge_u16 vcc, v0, v3 */}, func(uint32) uint32 { return 0 }},
+	} {
+		buffer := make([]uint32, 64)
+		words := append([]uint32{loadArgs, 0, wait, shift2}, c.words...)
+		if err := run(t, machine.Options{}, program(append(words, keep, store, storeWords)...), buffer); err != nil {
+			t.Fatal(err)
+		}
+		for l, v := range buffer {
+			if want := c.want(uint32(l)); v != want {
+				t.Errorf("%s: lane %d has %d: expected %d", name, l, v, want)
 			}
 		}
 	}
