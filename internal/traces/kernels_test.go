@@ -100,3 +100,31 @@ func TestTracesOfKernelsAreReadAsTheyWereWritten(t *testing.T) {
 		}
 	}
 }
+
+// Each arrow has two ends, also those to the waits of plans.
+func TestArrowsOfKernelsHaveTwoEnds(t *testing.T) {
+	tr := launches()
+	r := tr.Ranks[1]
+	r.Pieces = append(r.Pieces, Piece{Comm: "world", Number: 3, Name: "wait", Begin: 870, End: 880, Peer: 0, Block: 4})
+	tr.Finish()
+	var described []byte
+	ends := map[uint64]int{}
+	for _, r := range tr.Ranks {
+		for _, e := range kernelsOf(r, &tracks{rank: r.Rank, numbers: map[string]int{}, to: &described}) {
+			for _, f := range e.flows {
+				ends[f]++
+			}
+			for _, f := range e.flowEnds {
+				ends[f] += 2
+			}
+		}
+	}
+	if len(ends) != 4 {
+		t.Errorf("%d arrows: expected two from calls to launches, and two to waits", len(ends))
+	}
+	for f, n := range ends {
+		if n != 3 {
+			t.Errorf("arrow %d has one end, or one of them twice: %d", f, n)
+		}
+	}
+}

@@ -52,7 +52,7 @@ func kernelsOf(r *Rank, t *tracks) []event {
 			notes := inCall(p.Comm, p.Number, note{name: "piece", text: p.Name}, note{name: "bytes", number: int64(p.Bytes)}, note{name: "peer", number: int64(p.Peer)},
 				note{name: "block", number: int64(p.Block)}, note{name: "index", number: int64(p.Index)}, note{name: "turn", number: int64(p.Turn)})
 			slice(id, name, "piece", begin, end, notes)
-			if p.Sent != 0 && p.Block < 0 {
+			if p.Sent != 0 {
 				all = append(all, event{at: end, kind: typeInstant, track: id, name: "got", category: "derived", flowEnds: []uint64{signFlow(p.Comm, p.Peer, r.Rank, p.Sent, p.End)}})
 			}
 		}
