@@ -17,6 +17,6 @@ func TestLayoutsAgree(t *testing.T) {
 			"kMoeSend << 16 | kMoeReceive << 8 | kMoeCast": uint64(sendPhase<<16 | receivePhase<<8 | castRows),
 			"kMoeApart - kMoeFull":                         channelApart - channelFull,
 			"kMoeWrongExpert":                              channelExpert,
-			"kMoeRecord":                                   uint64(recordBytes),
+			"kMoeRecord":                                   recordBytes,
 		})
 }

@@ -217,10 +217,10 @@ func (b *Buffer) weigh(kind int) error {
 		return nil
 	}
 	launch := b.issued[kind] + 1
-	number := uint64((launch-1)%0xffffffff + 1)
+	number := (launch-1)%0xffffffff + 1
 	first := a.Weights + ((launch+1)%2*uint64(a.Ranks)+uint64(a.Rank))*uint64(a.MostTokens)*weightBytes
 	for i := range uint64(a.Tokens) * uint64(a.TopK) {
-		expert := int64(-1)
+		var expert int64
 		if a.Flags&index64 != 0 {
 			expert = *(*int64)(unsafe.Add(ownmemory.At(a.Indices), 8*i))
 		} else {

@@ -259,7 +259,7 @@ func (t format) fixup(a, b, c uint64) uint64 {
 // classes is the bit of v_cmp_class_f32 that a number has.
 func (t format) classes(a uint64) uint64 {
 	f := t.from(a)
-	bit := 0
+	var bit int
 	switch {
 	case f != f:
 		if a&t.quiet != 0 {
