@@ -137,9 +137,6 @@ func checkCommand() *cobra.Command {
 			if len(r.Proven) > 0 {
 				fmt.Fprintf(out, "%s: %d images not built again: they equalled a build of the same sources by the same compiler, which is noted in %s\n", spec.Name, len(r.Proven), f.opt.Proven)
 			}
-			for _, u := range r.Unsteady {
-				fmt.Fprintf(out, "%s: the compiler is unsteady: only a later build equals %s\n", spec.Name, u)
-			}
 			if len(r.Hashed) > 0 {
 				fmt.Fprintf(out, "%s: %d images compared by source hash alone: the compiler here is %q\n", spec.Name, len(r.Hashed), r.Compiler)
 			}

@@ -19,7 +19,6 @@ type Report struct {
 	Rebuilt  []string // byte for byte with a new build: the compiler is the manifest's
 	Proven   []string // as Rebuilt, when they were checked before
 	Hashed   []string // by the hash of sources and flags: another compiler, or none
-	Unsteady []string // id and difference: a new build differed, and one after that was equal
 	Compiler string   // why images were hashed: what was found instead; "" if none were
 }
 
@@ -59,9 +58,6 @@ func Check(ctx context.Context, s *Spec, dir string, opt Options) (*Report, erro
 			report.Hashed = append(report.Hashed, units[i].id())
 			report.Compiler = r.compiler
 		}
-		if r.rebuilt && r.differs != "" {
-			report.Unsteady = append(report.Unsteady, units[i].id()+": "+r.differs)
-		}
 	}
 	for _, img := range m.Images {
 		if slices.ContainsFunc(opt.Targets, func(t Target) bool { return t.Arch == img.Arch }) &&
@@ -74,7 +70,6 @@ func Check(ctx context.Context, s *Spec, dir string, opt Options) (*Report, erro
 
 type result struct {
 	rebuilt, proven bool
-	differs         string // where the first build did
 	compiler        string
 	err             error
 }
@@ -182,21 +177,14 @@ func checkOne(ctx context.Context, s *Spec, u unit, dir string, img *Image, opt 
 		r.proven = true
 		return r
 	}
-	for range 1 + moreBuilds(u.target.Kind) {
-		again, err := compile(ctx, c, s, u, opt.Headers)
-		if err != nil {
-			return fail("%w", err)
-		}
-		if hash(again) == img.SHA256 {
-			r.rebuilt = true
-			if r.differs == "" {
-				prove(proofs)
-			}
-			return r
-		}
-		if r.differs == "" {
-			r.differs = difference(u.target.Kind, data, again)
-		}
+	again, err := compile(ctx, c, s, u, opt.Headers)
+	if err != nil {
+		return fail("%w", err)
 	}
-	return fail("%w: a new build differs from it in %s", framework.ErrInvalid, r.differs)
+	if hash(again) != img.SHA256 {
+		return fail("%w: a new build differs from it in %s", framework.ErrInvalid, difference(u.target.Kind, data, again))
+	}
+	prove(proofs)
+	r.rebuilt = true
+	return r
 }

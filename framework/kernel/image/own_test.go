@@ -13,14 +13,14 @@ import (
 
 const ownSpec = `{
   "name": "acme",
-  "own_targets": [{"arch": "acme1", "compiler": "g++", "language": "c++", "extension": ".acme", "flags": ["-std=c++17", "-fPIC", "-shared", "-DACME=3"]}],
+  "own_targets": [{"arch": "acme1", "compiler": "g++", "language": "c++", "extension": ".acme", "flags": ["-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-DACME=3"]}],
   "families": [{"name": "one", "sources": ["one.cc"], "targets": ["acme1"]}]
 }`
 
 func writeSpec(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
-	source := "#if ACME == 3\nextern \"C\" void acme_kernel(const void*, const void*) {}\n#endif\n"
+	source := "#if ACME == 3\nextern \"C\" __attribute__((visibility(\"default\"))) void acme_kernel(const void*, const void*) {}\n#endif\n"
 	if err := errors.Join(os.WriteFile(filepath.Join(dir, "kernels.json"), []byte(text), 0o644), os.WriteFile(filepath.Join(dir, "one.cc"), []byte(source), 0o644)); err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func (o *Options) obtain(ctx context.Context, c compiler, s *Spec, u unit, img *
 	data, built := fetch(second)
 	if !built {
 		var err error
-		if data, err = usual(ctx, c, s, u, o.Headers); err != nil {
+		if data, err = compile(ctx, c, s, u, o.Headers); err != nil {
 			return nil, err
 		}
 		keep(second, data)
