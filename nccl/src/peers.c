@@ -52,7 +52,7 @@ int peers_hosts(ncclComm_t c) {
 
 const char* peer_host(const struct peer* p, char* text, socklen_t size) {
   static const uint8_t nothing[PEER_ADDRESS];
-  struct sockaddr_storage at;
+  struct sockaddr_storage at = {0};
   if (p == NULL || memcmp(p->address, nothing, sizeof nothing) == 0) return "unknown";
   return getnameinfo((struct sockaddr*)&at, address_get(p->address, &at), text, size, NULL, 0, NI_NUMERICHOST) == 0 ? text : "unknown";
 }

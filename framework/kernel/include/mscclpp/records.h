@@ -159,8 +159,9 @@ on:
 static inline bool off() { return __builtin_expect(__atomic_load_n(&recording, __ATOMIC_RELAXED) == 0, 1); }
 #endif
 
-// That of the launch on this thread, or null: it writes none.
-static thread_local Recorder* recorder __attribute__((tls_model("initial-exec"), unused)) = nullptr;
+// That of the launch on this thread, or null: it writes none. Memory of threads that is there from the start of a process is scarce,
+// and ranks in one process load an image each: this is memory of the model for libraries that are loaded later.
+static thread_local Recorder* recorder __attribute__((unused)) = nullptr;
 
 // The wait control of a launch: in its argument, or in a part of it that is called common.
 template <class A>
