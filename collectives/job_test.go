@@ -23,17 +23,13 @@ var images string // folder of the kernels
 func TestMain(m *testing.M) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	dev, err := host.Open()
-	if err == nil {
-		images, err = collectivetest.Images(ctx, collectivetest.Source("transports/shm/kernels/kernels.json"), dev.Info().Archs[0])
-		dev.Close()
-	}
-	if err != nil {
+	var err error
+	if images, err = collectivetest.BuildHostImages(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "kernels for tests:", err)
 		os.Exit(1)
 	}
-	// Ranks wait in C, and each keeps one of Go's processors until the runtime notices, for up to 10 ms. With one for
-	// each rank nobody waits for that: ranks of a real job have processes of their own.
+	// Ranks wait in C, and each keeps one of Go's processors until the runtime notices, for up to 10 ms. There is one for each rank, as
+	// processes of a real job have.
 	runtime.GOMAXPROCS(max(16, runtime.NumCPU()))
 	os.Exit(m.Run())
 }

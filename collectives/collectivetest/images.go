@@ -15,6 +15,16 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/ownfile"
 )
 
+// BuildHostImages is Images of the shm transport's kernels for this processor.
+func BuildHostImages(ctx context.Context) (string, error) {
+	dev, err := host.Open()
+	if err != nil {
+		return "", err
+	}
+	defer dev.Close()
+	return Images(ctx, Source("transports/shm/kernels/kernels.json"), dev.Info().Archs[0])
+}
+
 // Images builds what spec lists for one architecture, in a folder of the user's
 // cache for the source tree, and returns the folder. Images that are up to date are kept, so only the
 // first run of all tests takes long; processes that come at the same time wait for
@@ -67,14 +77,9 @@ func Source(path string) string {
 // HostImages returns the folder of shm's kernels for the processor that runs the test.
 func HostImages(t testing.TB) string {
 	t.Helper()
-	dev, err := host.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dev.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	dir, err := Images(ctx, Source("transports/shm/kernels/kernels.json"), dev.Info().Archs[0])
+	dir, err := BuildHostImages(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -183,7 +183,7 @@ func TestArgumentsAreTwins(t *testing.T) {
 		cxx = "clang++-19"
 	}
 	if _, err := exec.LookPath(cxx); err != nil {
-		t.Skip("no C++ compiler")
+		t.Skip("needs a C++ compiler")
 	}
 	headers, err := image.FindHeaders()
 	if err != nil {

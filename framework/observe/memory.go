@@ -106,7 +106,7 @@ func (r region) record(ring int, position uint64) *Record {
 
 // takeRing finds a ring for a writer; -1: all are taken.
 func (r region) takeRing(name string) int {
-	for _, wanted := range []uint32{ringFree, ringEnded} { // one whose records nobody may want any more comes last
+	for _, wanted := range []uint32{ringFree, ringEnded} { // a ring with records of a writer that has ended comes last
 		for i := range maxRings {
 			g := r.ring(i)
 			if !atomic.CompareAndSwapUint32(&g.state, wanted, ringTaken) {

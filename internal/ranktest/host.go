@@ -29,17 +29,13 @@ var images string // folder of the kernels for this processor
 func Main(m *testing.M) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	dev, err := host.Open()
-	if err == nil {
-		images, err = collectivetest.Images(ctx, collectivetest.Source("transports/shm/kernels/kernels.json"), dev.Info().Archs[0])
-		dev.Close()
-	}
-	if err != nil {
+	var err error
+	if images, err = collectivetest.BuildHostImages(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "kernels for tests:", err)
 		os.Exit(1)
 	}
-	// Ranks wait in C, and each keeps one of Go's processors until the runtime notices. With one for each rank nobody
-	// waits for that: ranks of a real job have processes of their own.
+	// Ranks wait in C, and each keeps one of Go's processors until the runtime notices, for up to 10 ms. There is one for each rank, as
+	// processes of a real job have.
 	runtime.GOMAXPROCS(max(24, runtime.NumCPU()))
 	os.Exit(m.Run())
 }
@@ -103,7 +99,7 @@ func JobWith(t testing.TB, n int, o comm.Options, f func(ctx context.Context, c 
 	})
 }
 
-// OverHosts is JobWith for ranks that say they are on several hosts, one name for each, with sockets between them. Drive says who drives these, as
+// OverHosts is JobWith for ranks that say they are on several hosts, one name for each, with sockets between them. Drive says whether the rank or a plugin drives these, as
 // the configuration of tcp does: "rank", or "plugin" for a proxy like that of an adapter.
 func OverHosts(t testing.TB, hosts []string, drive string, o comm.Options, f func(ctx context.Context, c *comm.Communicator) error) {
 	t.Helper()

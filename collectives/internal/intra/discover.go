@@ -19,7 +19,7 @@ type algorithm struct {
 	window bool // needs the switch window
 }
 
-// site is what algorithms of kernels depend on.
+// site has the properties of a communicator on which the offer of algorithms depends.
 type site struct {
 	ranks   int
 	host    bool

@@ -3,9 +3,9 @@ package image
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -107,10 +107,7 @@ func compile(ctx context.Context, c compiler, s *Spec, u unit, headers string) (
 	var messages bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &messages, &messages
 	if err := steadily(cmd); err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		return nil, fmt.Errorf("kernel image %s: %s: %w\n%s", u.id(), filepath.Base(c.path), err, messages.Bytes())
+		return nil, u.failed(ctx, c, err, messages.Bytes())
 	}
 	data, err := os.ReadFile(out)
 	if errors.Is(err, os.ErrNotExist) {
@@ -122,9 +119,17 @@ func compile(ctx context.Context, c compiler, s *Spec, u unit, headers string) (
 	return data, err
 }
 
+// failed is the error of a compiler that failed or was stopped.
+func (u unit) failed(ctx context.Context, c compiler, err error, messages []byte) error {
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return fmt.Errorf("kernel image %s: %s: %w\n%s", u.id(), filepath.Base(c.path), err, messages)
+}
+
 // workFolder makes a folder whose name has as many letters each time.
 func workFolder() (string, error) {
-	name := filepath.Join(os.TempDir(), fmt.Sprintf("mscclpp-kernels-%016x", rand.Uint64())) //nolint:gosec // nobody has to guess it
+	name := filepath.Join(os.TempDir(), "mscclpp-kernels-"+rand.Text())
 	return name, os.Mkdir(name, 0o700)
 }
 
@@ -135,17 +140,17 @@ func (u unit) alone(ctx context.Context, c compiler, s *Spec, headers, tmp strin
 	if err != nil {
 		return nil, err
 	}
-	var messages bytes.Buffer
-	pre.Stderr = &messages
-	text, err := pre.Output()
-	if err != nil {
-		return nil, fmt.Errorf("kernel image %s: %s: %w\n%s", u.id(), filepath.Base(c.path), err, messages.Bytes())
+	var text, messages bytes.Buffer
+	pre.Stdout, pre.Stderr = &text, &messages
+	if err := pre.Run(); err != nil {
+		return nil, u.failed(ctx, c, err, messages.Bytes())
 	}
+	input := text.Bytes()
 	for i, dir := range append([]string{headers}, s.folders()...) {
 		if dir, err = filepath.Abs(dir); err != nil {
 			return nil, err
 		}
-		text = bytes.ReplaceAll(text, []byte(`"`+dir+"/"), []byte(`"`+strings.Repeat("./", i)))
+		input = bytes.ReplaceAll(input, []byte(`"`+dir+"/"), []byte(`"`+strings.Repeat("./", i)))
 	}
 	args := u.flags()
 	if u.target.Kind == PTX {
@@ -153,7 +158,7 @@ func (u unit) alone(ctx context.Context, c compiler, s *Spec, headers, tmp strin
 	}
 	cmd := exec.CommandContext(ctx, c.path, append(args, "-x", u.target.language(), "-", "-o", "image")...)
 	cmd.Dir, cmd.Env = tmp, append(os.Environ(), "TMPDIR=.")
-	cmd.Stdin = bytes.NewReader(text)
+	cmd.Stdin = bytes.NewReader(input)
 	return cmd, nil
 }
 

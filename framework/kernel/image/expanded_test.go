@@ -36,7 +36,7 @@ func TestSpaced(t *testing.T) {
 func TestChangeForOtherTargets(t *testing.T) {
 	clang, err := exec.LookPath("clang++-19")
 	if err != nil {
-		t.Skip("no clang++-19")
+		t.Skip("needs clang++-19")
 	}
 	dir := t.TempDir()
 	runs := filepath.Join(dir, "runs")

@@ -37,14 +37,14 @@ func noting(t *testing.T) (file, notes string) {
 	t.Helper()
 	real, err := exec.LookPath("clang++-19")
 	if err != nil {
-		t.Skip("no clang++-19")
+		t.Skip("needs clang++-19")
 	}
 	dir := t.TempDir()
 	notes = filepath.Join(dir, "notes")
 	script := fmt.Sprintf(`#!/bin/sh
 case "$*" in *--version) exec %[1]s "$@" ;; *" -E"*) exec %[1]s "$@" ;; esac
 cat > %[2]s/input
-{ echo; cat /proc/self/personality; echo "${PWD##*/}" | sed 's/[0-9a-f]/x/g'; printf '%%s\n' "$@"; cat %[2]s/input; } >> %[2]s/notes
+{ echo; cat /proc/self/personality; echo "${PWD##*/}" | sed 's/[0-9A-Z]/x/g'; printf '%%s\n' "$@"; cat %[2]s/input; } >> %[2]s/notes
 exec %[1]s "$@" < %[2]s/input
 `, real, dir)
 	file = filepath.Join(dir, "clang++-19")
@@ -103,7 +103,7 @@ func TestCheckNamesWhereANewBuildDiffers(t *testing.T) {
 	offset := codeOffset(t, kept, "add")
 	real, err := exec.LookPath("clang++-19")
 	if err != nil {
-		t.Skip("no clang++-19")
+		t.Skip("needs clang++-19")
 	}
 	spoiling := filepath.Join(t.TempDir(), "clang++-19")
 	script := fmt.Sprintf("#!/bin/sh\n%s \"$@\" || exit\nfor out; do :; done\ncase \"$*\" in *--version | *\" -E\"*) exit ;; esac\nprintf X | dd of=\"$out\" bs=1 seek=%d conv=notrunc status=none\n", real, offset)

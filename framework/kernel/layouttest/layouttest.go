@@ -94,7 +94,7 @@ func compiler(t testing.TB) string {
 			return path
 		}
 	}
-	t.Skip("no C++ compiler")
+	t.Skip("needs a C++ compiler")
 	return ""
 }
 

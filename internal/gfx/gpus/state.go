@@ -65,7 +65,7 @@ type client struct {
 	running map[*machine.Launch]uint64 // the numbers of launches
 }
 
-// post has the goroutine that runs kernels do something. It never waits: that goroutine may be waiting for who posts.
+// post has the goroutine that runs kernels call f. It never waits: that goroutine may itself wait for the caller.
 func (s *Server) post(f func()) {
 	s.mu.Lock()
 	s.todo = append(s.todo, f)

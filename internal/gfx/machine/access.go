@@ -336,7 +336,7 @@ func holds(first, second *access) bool {
 	return first.class == invalidate || second.class == writeBack && (first.class == store || first.class == atomic || first.class == writeBack)
 }
 
-// ofGroup tells whether a flat access is to memory of the block, in any of its lanes.
+// ofGroup reports whether a flat access is to memory of the block, in any of its lanes.
 func (a *access) ofGroup() bool {
 	for m := a.exec; m != 0; m &= m - 1 {
 		if a.addr[bits.TrailingZeros64(m)]>>32 == isa.SharedBase>>32 {

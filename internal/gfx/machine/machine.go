@@ -64,7 +64,7 @@ func (m *Machine) Drop(l *Launch) {
 	})
 }
 
-// Idle tells whether no kernel is under way.
+// Idle reports whether no kernel is under way.
 func (m *Machine) Idle() bool { return len(m.waves) == 0 }
 
 // Step lets one wave advance. It returns the kernel that has ended by this, or that made a mistake, which the error is.

@@ -98,7 +98,7 @@ func (r *Regions) Has(addr uint64) bool {
 	return err == nil
 }
 
-// HasConstant tells whether bytes are code or arguments.
+// HasConstant reports whether bytes are code or arguments.
 func (r *Regions) HasConstant(addr uint64, size int) bool {
 	x, err := r.find(addr, size)
 	return err == nil && x.Kind == constant

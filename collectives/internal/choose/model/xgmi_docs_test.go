@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -29,15 +28,7 @@ const goalOfXGMI = 0.9
 
 // The documentation's table of xGMI has the times of the model, and says where these miss the goal.
 func TestXGMIInTheDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../../../docs/performance.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(string(text), firstOfXGMI)
-	got, _, ended := strings.Cut(rest, lastOfXGMI)
-	if !found || !ended {
-		t.Fatalf("docs/performance.md: expected a table between %q and %q", firstOfXGMI, lastOfXGMI)
-	}
+	got := documented(t, firstOfXGMI, lastOfXGMI)
 	among := []*Cost{OnceByWords, OnceByManyWords, TwiceByManyWords, Stages, Pull}
 	names := []string{"`oneshot_ll8`", "`allpair_ll8`", "`twophase_ll8`", "`twophase_chunk`", "`zerocopy`"}
 	links := OverXGMI(1, 7, "AMD Instinct MI300X")

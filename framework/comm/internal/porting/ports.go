@@ -59,7 +59,7 @@ type service struct {
 	records *observe.Loop   // of the copier
 	view    deviceView
 	stop    context.CancelFunc
-	ended   chan struct{} // closed when nobody waits for the proxy's end any more
+	ended   chan struct{} // closed when the proxy has ended, or the wait for its end is over
 	left    error         // with ended: the proxy has ended with a peer that has left the job in order
 	once    sync.Once
 

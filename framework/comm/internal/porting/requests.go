@@ -187,7 +187,7 @@ func (ch *requests) complete(ctx context.Context, kind, dst, src, bytes uint64) 
 	return ch.completeLater(ctx, e, sending{at, what, n}, kind, dst, src, bytes)
 }
 
-// sending is what is to be noted once it was pushed.
+// sending describes a request, to be recorded when the ring has taken it.
 type sending struct {
 	at          int64
 	kind, bytes uint64

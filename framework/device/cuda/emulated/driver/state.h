@@ -29,7 +29,7 @@ struct Backing {
   uint64_t bytes = 0;
   int device = -1;        // ordinal whose limit it counts against; -1: another process's
   int handle_types = 0;   // the kinds of its exports
-  bool uncached = false;  // of those who ask for it: no cache keeps it
+  bool uncached = false;  // asked for at its allocation: no cache keeps it
   std::shared_ptr<Group> group;  // of a multicast object
   ~Backing();
 };
