@@ -107,7 +107,7 @@ struct profile {
   const struct plugin* plugin;
   void* context;
   int mask;                /* the plugin may change it at any time */
-  _Atomic(uint64_t) until; /* nanoseconds of the clock: what is under way then ends without times; 0: the communicator lives */
+  _Atomic(int64_t) until; /* milliseconds of the monotonic clock: what is under way then ends without times; 0: the communicator lives */
   struct profile* next;    /* of those that end */
   int closed, left;        /* the plugin has ended with it; the end of the communicator waits no more */
 };

@@ -11,6 +11,7 @@
 #include "log.h"
 #include "profiler.h"
 #include "profiler_abi.h"
+#include "sockets.h"
 #include "types.h"
 
 /* Calls of one launch. */
@@ -29,9 +30,19 @@ static struct performed *given, **last = &given;
 static struct profile* ending;
 static int thread_runs;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t more = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t more = PTHREAD_COND_INITIALIZER, ended; /* waits for the second have a limit */
+static pthread_once_t ended_once = PTHREAD_ONCE_INIT;
 
 enum { WAIT = 1000, WAIT_ABORTED = 200 }; /* for the end of a profile, in milliseconds */
+
+/* A limit is by the monotonic clock: an administrator can set the other one. */
+static void make_ended(void) {
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&ended, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+}
 
 static uint64_t nanoseconds(void) {
   struct timespec t;
@@ -61,8 +72,8 @@ static void look(struct performed** list) {
   for (struct performed** at = list; *at;) {
     struct performed* d = *at;
     double seconds = 0;
-    uint64_t until = atomic_load(&d->profile->until);
-    int done = until && until <= nanoseconds() ? -1 : cuda_timer_done(d->timer, &seconds);
+    int64_t until = atomic_load(&d->profile->until);
+    int done = until && until <= sockets_now() ? -1 : cuda_timer_done(d->timer, &seconds);
     if (!done) {
       at = &d->next;
       continue;
@@ -119,12 +130,13 @@ static void* run(void* unused) {
 /* thread_is_there starts the thread with the first need. Under the lock. */
 static int thread_is_there(void) {
   pthread_t thread;
+  pthread_once(&ended_once, make_ended);
   if (!thread_runs) thread_runs = start_thread(&thread, 1, run, NULL) == 0;
   return thread_runs;
 }
 
 void performed_end(struct profile* p, int aborted) {
-  uint64_t until = nanoseconds() + (aborted ? 0 : WAIT * 1000000ull);
+  int64_t until = sockets_now() + (aborted ? 0 : WAIT);
   atomic_store(&p->until, until); /* then it ends without times */
   pthread_mutex_lock(&lock);
   if (!thread_is_there()) { /* nor has it anything under way */
@@ -136,8 +148,8 @@ void performed_end(struct profile* p, int aborted) {
   p->next = ending;
   ending = p;
   pthread_cond_signal(&more);
-  until += WAIT_ABORTED * 1000000ull;
-  struct timespec t = {.tv_sec = (time_t)(until / 1000000000), .tv_nsec = (long)(until % 1000000000)};
+  until += WAIT_ABORTED;
+  struct timespec t = {.tv_sec = (time_t)(until / 1000), .tv_nsec = (long)(until % 1000) * 1000000};
   while (!p->closed && pthread_cond_timedwait(&ended, &lock, &t) == 0) continue;
   int closed = p->closed;
   p->left = !closed; /* the thread frees it, if the driver ever returns */
