@@ -59,7 +59,9 @@ func TestKernelsForSomeCollectives(t *testing.T) {
 						if names := c.Algorithms(kind); layout != "aab" && slices.Contains(over, kind) != slices.Equal(names, []string{"ports"}) {
 							err = errors.Join(err, fmt.Errorf("algorithms of %v: %q, where %v have no kernels", kind, names, over))
 						}
-						err = errors.Join(err, trial{Kind: kind, Count: 5_003, Type: kernel.Float32, Op: kernel.Sum, Root: len(at) - 1}.Run(b.of(c), uint64(i)))
+						if failed := (trial{Kind: kind, Count: 5_003, Type: kernel.Float32, Op: kernel.Sum, Root: len(at) - 1}).Run(b.of(c), uint64(i)); failed != nil {
+							return errors.Join(err, failed) // other ranks may wait in this call
+						}
 					}
 					return errors.Join(err, c.Barrier(nil), c.Close())
 				})
@@ -152,7 +154,9 @@ func TestKernelsForSomeCalls(t *testing.T) {
 								err = errors.Join(err, fmt.Errorf("%d elements of %v with %v: %q, %v, expected port channels: %v", r.Count, r.Type, r.Op, by, e, over))
 							}
 						}
-						err = errors.Join(err, trial{Kind: r.Collective, Count: int(r.Count), Type: r.Type, Op: r.Op}.Run(b.of(c), uint64(i)))
+						if failed := (trial{Kind: r.Collective, Count: int(r.Count), Type: r.Type, Op: r.Op}).Run(b.of(c), uint64(i)); failed != nil {
+							return errors.Join(err, failed) // other ranks may wait in this call
+						}
 					}
 					if got := collectives.Covered(world); !strings.Contains(got, x.said) {
 						err = errors.Join(err, fmt.Errorf("kernels for %s: expected %s", got, x.said))
@@ -208,7 +212,9 @@ func TestMemoryWithoutKernels(t *testing.T) {
 					if names := c.Algorithms(kind); !slices.Equal(names, []string{"ports"}) {
 						err = errors.Join(err, fmt.Errorf("algorithms of %v: %q, expected ports", kind, names))
 					}
-					err = errors.Join(err, trial{Kind: kind, Count: 5_003, Type: kernel.Float32, Op: kernel.Sum, Root: len(at) - 1}.Run(b.of(c), uint64(i)))
+					if failed := (trial{Kind: kind, Count: 5_003, Type: kernel.Float32, Op: kernel.Sum, Root: len(at) - 1}).Run(b.of(c), uint64(i)); failed != nil {
+						return errors.Join(err, failed) // other ranks may wait in this call
+					}
 				}
 				return errors.Join(err, c.Barrier(nil), c.Close())
 			})

@@ -127,7 +127,11 @@ func (l local) run(t *testing.T, f func(ctx context.Context, world *comm.Communi
 		if err != nil {
 			return err
 		}
-		return errors.Join(f(ctx, world), world.Close())
+		err = f(ctx, world)
+		if err != nil {
+			world.Abort(err) // or the others would wait for this rank
+		}
+		return errors.Join(err, world.Close())
 	}
 	var ranks, ended sync.WaitGroup
 	ended.Add(len(l.at))

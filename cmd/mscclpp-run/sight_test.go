@@ -529,8 +529,9 @@ func TestRecordsAreSwitchedInARunningJob(t *testing.T) {
 		if records < 300 {
 			t.Errorf("%d records of 200 calls", records)
 		}
-		if after := files(); after != before {
-			t.Errorf("%d open files before, %d after", before, after)
+		patience := patient(t, "the ranks keep files open that they had not before the records")
+		for files() > before { // a rank may have one open for a moment
+			patience()
 		}
 	}
 	end() // the ranks have compared every sum
