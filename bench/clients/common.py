@@ -1,4 +1,5 @@
 """What the programs here share: who this rank is, torch's process group, and times of graphs."""
+import ctypes
 import json
 import os
 import sys
@@ -84,3 +85,36 @@ def finish():
 
 def now():
     return time.perf_counter()
+
+
+class Id(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_char * 128)]
+
+
+class Nccl:
+    """A communicator of all ranks beside torch's, by the C interface."""
+
+    def __init__(self):
+        self.lib = ctypes.CDLL("libnccl.so.2", mode=ctypes.RTLD_GLOBAL)
+        self.lib.ncclGetLastError.restype = ctypes.c_char_p
+        made = Id()
+        if RANK == 0:
+            self.call("GetUniqueId", ctypes.byref(made))
+        every = [bytes(made)]
+        dist.broadcast_object_list(every, src=0)
+        self.comm = ctypes.c_void_p()
+        self.call("CommInitRank", ctypes.byref(self.comm), SIZE, Id.from_buffer_copy(every[0]), RANK)
+
+    def call(self, name, *arguments):
+        result = getattr(self.lib, "nccl" + name)(*arguments)
+        expect(result == 0, f"nccl{name}: {result}: {self.lib.ncclGetLastError(None).decode(errors='replace')}")
+
+    def memory(self, size):
+        at = ctypes.c_void_p()
+        self.call("MemAlloc", ctypes.byref(at), ctypes.c_size_t(size))
+        return at
+
+    def window(self, at, size):
+        window = ctypes.c_void_p()
+        self.call("CommWindowRegister", self.comm, at, ctypes.c_size_t(size), ctypes.byref(window), 1)  # NCCL_WIN_COLL_SYMMETRIC
+        return window

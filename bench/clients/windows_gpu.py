@@ -1,11 +1,12 @@
 """Windows of NCCL on the GPUs of a host, one rank each, with this project's libnccl.so.2 preloaded and without:
 
     LD_PRELOAD=$(mscclpp-run nccl) torchrun --nproc-per-node 2 windows_gpu.py [part…]
+    MSCCLPP_NCCL_REGISTER=symmetric LD_PRELOAD=$(mscclpp-run nccl) torchrun --nproc-per-node 2 windows_gpu.py registered
     torchrun --nproc-per-node 2 windows_gpu.py [part…]
 
 Parts: torch (its symmetric memory on the backend NCCL: addresses of peers, put, get and signals), headers (kernels compiled by nvcc with the headers
-of NCCL's wheel: windows, barriers, resources), collectives (all_reduce and others in graphs, on windows of a memory pool and on ordinary memory).
-Without names all run. A line for each part, and a row for each time.
+of NCCL's wheel: windows, barriers, resources), collectives (all_reduce and others in graphs, on windows of a memory pool and on ordinary memory),
+registered (the same with ncclCommRegister, to 256 MiB). Without names all run. A line for each part, and a row for each time.
 """
 
 import ctypes
@@ -21,9 +22,8 @@ os.environ.update(NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1")
 import torch
 import torch.distributed as dist
 
-from common import DEVICE, RANK, SIZE, expect, finish, graph_of, median, row, say, start, time_of
+from common import DEVICE, RANK, SIZE, Nccl, expect, finish, graph_of, median, row, say, start, time_of
 
-SYMMETRIC = 1  # NCCL_WIN_COLL_SYMMETRIC
 KIB = 1024
 
 KERNELS = r"""
@@ -105,39 +105,6 @@ class Memory:
 
     def tensor(self, dtype):
         return torch.as_tensor(self, device=DEVICE).view(dtype)
-
-
-class Id(ctypes.Structure):
-    _fields_ = [("bytes", ctypes.c_char * 128)]
-
-
-class Nccl:
-    """A communicator of all ranks beside torch's, by the C interface."""
-
-    def __init__(self):
-        self.lib = ctypes.CDLL("libnccl.so.2", mode=ctypes.RTLD_GLOBAL)
-        self.lib.ncclGetLastError.restype = ctypes.c_char_p
-        made = Id()
-        if RANK == 0:
-            self.call("GetUniqueId", ctypes.byref(made))
-        every = [bytes(made)]
-        dist.broadcast_object_list(every, src=0)
-        self.comm = ctypes.c_void_p()
-        self.call("CommInitRank", ctypes.byref(self.comm), SIZE, Id.from_buffer_copy(every[0]), RANK)
-
-    def call(self, name, *arguments):
-        result = getattr(self.lib, "nccl" + name)(*arguments)
-        expect(result == 0, f"nccl{name}: {result}: {self.lib.ncclGetLastError(None).decode(errors='replace')}")
-
-    def memory(self, size):
-        at = ctypes.c_void_p()
-        self.call("MemAlloc", ctypes.byref(at), ctypes.c_size_t(size))
-        return at
-
-    def window(self, at, size):
-        window = ctypes.c_void_p()
-        self.call("CommWindowRegister", self.comm, at, ctypes.c_size_t(size), ctypes.byref(window), SYMMETRIC)
-        return window
 
 
 def symmetric():
@@ -273,42 +240,54 @@ def headers():
     return f"kernels compiled with the headers of NCCL's wheel, library {version.value}: windows, barriers and resources right"
 
 
-def collectives():
+CALLS = {
+    "all_reduce": lambda x, y, n: dist.all_reduce(x[:n]),
+    "all_gather": lambda x, y, n: dist.all_gather_into_tensor(y[:n], x[:n // SIZE]),
+    "reduce_scatter": lambda x, y, n: dist.reduce_scatter_tensor(y[:n // SIZE], x[:n]),
+    "all_to_all": lambda x, y, n: dist.all_to_all_single(y[:n], x[:n]),
+    "broadcast": lambda x, y, n: dist.broadcast(x[:n], 0),
+}
+
+
+def compare(what, names, sizes, **how):
+    """Compares collectives on memory that a pool has registered with those on ordinary memory: results, and times in graphs."""
     backend = dist.group.WORLD._get_backend(DEVICE)
-    pool, most = torch.cuda.MemPool(backend.mem_allocator), 64 << 20
+    pool, most = torch.cuda.MemPool(backend.mem_allocator), max(sizes)
     with torch.cuda.use_mem_pool(pool):
-        inside = [torch.empty(most, dtype=torch.uint8, device=DEVICE) for _ in range(2)]
+        whole = torch.empty(2 * most, dtype=torch.uint8, device=DEVICE)
     try:
-        backend.register_mem_pool(pool, symm=True)
+        backend.register_mem_pool(pool, **how)
     except TypeError:
         return "NOT run: this torch registers no windows"
-    outside = [torch.empty(most, dtype=torch.uint8, device=DEVICE) for _ in range(2)]
-    rows = 0
-    for size in (KIB, 64 * KIB, 1024 * KIB, 16384 * KIB, most):
-        for name, call in (
-            ("all_reduce", lambda x, y, n: dist.all_reduce(x[:n])),
-            ("all_gather", lambda x, y, n: dist.all_gather_into_tensor(y[:n], x[:n // SIZE])),
-            ("reduce_scatter", lambda x, y, n: dist.reduce_scatter_tensor(y[:n // SIZE], x[:n])),
-        ):
+    places = {what: (whole[:most], whole[most:]), "ordinary": [torch.empty(most, dtype=torch.uint8, device=DEVICE) for _ in range(2)]}
+    for size in sizes:
+        for name in names:
             times, results, n = {}, {}, size // 2
-            for where, (a, b) in (("window", inside), ("ordinary", outside)):
+            for where, (a, b) in places.items():
                 x, y = a.view(torch.float16), b.view(torch.float16)
                 fill = lambda: (x[:n].copy_(torch.arange(n, device=DEVICE) % 7 + RANK), y[:n].zero_())
                 fill()
-                call(x, y, n)
+                CALLS[name](x, y, n)
                 torch.cuda.synchronize()
-                results[where] = (x if name == "all_reduce" else y)[:n].clone()
+                results[where] = (x if name in ("all_reduce", "broadcast") else y)[:n].clone()
                 fill()
-                graph = graph_of(lambda: call(x, y, n), times=10)
+                graph = graph_of(lambda: CALLS[name](x, y, n), times=10)
                 times[where] = median(time_of(graph, 7)) / 10
-            expect(torch.equal(results["window"], results["ordinary"]), f"{name} of {size} bytes on windows as on ordinary memory")
+            expect(torch.equal(results[what], results["ordinary"]), f"{name} of {size} bytes as on ordinary memory")
             row(what=name, bytes=size, **{f"{where}_us": round(t, 2) for where, t in times.items()})
-            rows += 1
     backend.deregister_mem_pool(pool)
-    return f"{rows} collectives on windows of a memory pool are equal to those on ordinary memory"
+    return f"{len(sizes) * len(names)} collectives on memory of a pool ({what}) are equal to those on ordinary memory"
 
 
-parts = {"torch": symmetric, "headers": headers, "collectives": collectives}
+def collectives():
+    return compare("window", list(CALLS)[:3], [KIB, 64 * KIB, 1024 * KIB, 16384 * KIB, 65536 * KIB], symm=True)
+
+
+def registered():
+    return compare("registered", list(CALLS), [1024 * KIB, 16384 * KIB, 65536 * KIB, 262144 * KIB])
+
+
+parts = {"torch": symmetric, "headers": headers, "collectives": collectives, "registered": registered}
 wanted = sys.argv[1:] or list(parts)
 start()
 dist.all_reduce(torch.ones(1, device=DEVICE))
