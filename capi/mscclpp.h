@@ -62,16 +62,14 @@ uint32_t mscclpp_abi_version(void);
  * the same build, if neither is a development build. The text is valid for ever. */
 const char *mscclpp_version(void);
 
-/* mscclpp_result_name returns the name of a code, such as "MSCCLPP_PEER", for ever valid;
- * "unknown result" for other numbers. */
+/* mscclpp_result_name returns the name of a code, such as "MSCCLPP_PEER", for ever valid; "unknown result" for other numbers. */
 const char *mscclpp_result_name(mscclpp_result_t result);
 
 /* mscclpp_last_error returns the text of the last error of a function on this thread, "" if there
  * was none. The text is valid until the next error on this thread. */
 const char *mscclpp_last_error(void);
 
-/* mscclpp_last_error_rank returns the rank to which the last error of this thread attributes the
- * failure, -1 if to none. */
+/* mscclpp_last_error_rank returns the rank to which the last error of this thread attributes the failure, -1 if to none. */
 int32_t mscclpp_last_error_rank(void);
 
 /* mscclpp_supports returns 1 if the library has an ability, else 0, also for unknown names and NULL.
@@ -94,8 +92,7 @@ typedef struct {
 enum { MSCCLPP_LOG_DEBUG = 0, MSCCLPP_LOG_INFO = 1, MSCCLPP_LOG_WARN = 2, MSCCLPP_LOG_ERROR = 3 };
 
 /* A function for log messages gets them from any thread of the library, several at once never for
- * one communicator. It must not call the library, and should return soon. text is one line without
- * its end, valid during the call. */
+ * one communicator. It must not call the library, and should return soon. text is one line without its end, valid during the call. */
 typedef void (*mscclpp_log_fn)(void *context, int level, const char *text);
 
 typedef struct {
@@ -115,8 +112,7 @@ typedef struct {
 
 /* mscclpp_unique_id_create makes an id. The process need not be a rank; ranks ask it where rank 0 is, so it has to live until
  * all have joined. An id serves one job, and may remain unused. address is the IP address or host name at which others reach this process,
- * NULL for those of this host's interfaces. Errors: MSCCLPP_INVALID for NULL, MSCCLPP_UNAVAILABLE if
- * this host does not have the address. */
+ * NULL for those of this host's interfaces. Errors: MSCCLPP_INVALID for NULL, MSCCLPP_UNAVAILABLE if this host does not have the address. */
 mscclpp_result_t mscclpp_unique_id_create(mscclpp_unique_id_t *id, const char *address);
 
 /* mscclpp_comm_create makes a communicator that is not joined yet, and does not wait for other ranks. options may
@@ -128,12 +124,10 @@ mscclpp_result_t mscclpp_comm_create(const mscclpp_comm_options_t *options, mscc
 /* mscclpp_comm_join waits for all ranks, starts the transports and prepares collectives. Collective.
  * Another thread may call mscclpp_comm_abort or mscclpp_comm_status meanwhile. Joining twice returns what the
  * first time did. Errors: MSCCLPP_TIMEOUT or MSCCLPP_PEER when ranks are missing, which the text
- * names; MSCCLPP_UNAVAILABLE for a device, plugin or kernel that this machine does not have. The
- * communicator then has to be destroyed. */
+ * names; MSCCLPP_UNAVAILABLE for a device, plugin or kernel that this machine does not have. The communicator then has to be destroyed. */
 mscclpp_result_t mscclpp_comm_join(mscclpp_comm_t comm);
 
-/* mscclpp_comm_rank, mscclpp_comm_size: this rank's number, from 0, and how many there are, once the
- * communicator was joined. */
+/* mscclpp_comm_rank, mscclpp_comm_size: this rank's number, from 0, and how many there are, once the communicator was joined. */
 mscclpp_result_t mscclpp_comm_rank(mscclpp_comm_t comm, int32_t *rank);
 mscclpp_result_t mscclpp_comm_size(mscclpp_comm_t comm, int32_t *size);
 
@@ -352,6 +346,12 @@ mscclpp_result_t mscclpp_memory_read(mscclpp_memory_t memory, size_t offset, voi
  * keep what they have mapped, and calls of the communicator that are queued on streams what they use; it does not wait for them. Calls
  * in graphs must have ended. A capture that is open on the device may be spoiled. NULL is allowed. */
 mscclpp_result_t mscclpp_memory_free(mscclpp_memory_t memory);
+
+/* mscclpp_memory_keep leaves memory that was allocated on the host where it is, until mscclpp_memory_release, also when it is freed or its
+ * communicator ends: for pointers that others have. NULL may be released. Local. Errors: MSCCLPP_UNSUPPORTED on a GPU. */
+typedef struct mscclpp_kept *mscclpp_kept_t;
+mscclpp_result_t mscclpp_memory_keep(mscclpp_memory_t memory, mscclpp_kept_t *kept);
+mscclpp_result_t mscclpp_memory_release(mscclpp_kept_t kept);
 
 /* mscclpp_window_create makes the memory of all ranks addressable for all: every rank contributes one, and sizes
  * may differ. Buffers within it are then used by collectives in place. Collective. Errors:

@@ -30,10 +30,11 @@ const (
 	kindKernel
 	kindWorkspace
 	kindMoE
+	kindKept
 )
 
 // table has the objects that the program holds.
-var table = handles.New("communicator", "memory", "window", "channel", "proxy", "plan program", "plan", "executor", "module", "kernel", "workspace", "buffer of experts")
+var table = handles.New("communicator", "memory", "window", "channel", "proxy", "plan program", "plan", "executor", "module", "kernel", "workspace", "buffer of experts", "kept memory")
 
 // job holds the parts that a communicator shares with those that were split off: device, transports and
 // the links to the other ranks. The last one closes it.

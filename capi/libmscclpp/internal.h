@@ -85,7 +85,7 @@ void request_names(uint32_t kind, const char *name);
 void call_write(mscclpp_write_fn write, void *context, const char *text, size_t size);
 
 /* Kinds of handles, of channels, and requests to port channels. */
-enum { KIND_COMM = 1, KIND_MEMORY, KIND_WINDOW, KIND_CHANNEL, KIND_PROXY, KIND_PLAN_PROGRAM, KIND_PLAN, KIND_EXECUTOR, KIND_MODULE, KIND_KERNEL, KIND_WORKSPACE, KIND_MOE };
+enum { KIND_COMM = 1, KIND_MEMORY, KIND_WINDOW, KIND_CHANNEL, KIND_PROXY, KIND_PLAN_PROGRAM, KIND_PLAN, KIND_EXECUTOR, KIND_MODULE, KIND_KERNEL, KIND_WORKSPACE, KIND_MOE, KIND_KEPT };
 enum { CHANNEL_MEMORY = 1, CHANNEL_PORT, CHANNEL_SWITCH };
 enum { PORT_PUT = 1, PORT_PUT_SIGNAL, PORT_SIGNAL, PORT_FLUSH, PORT_WAIT };
 

@@ -33,6 +33,16 @@ mscclpp_result_t mscclpp_memory_free(mscclpp_memory_t memory) {
   TEARDOWN(mscclppGoFree((uintptr_t)memory, KIND_MEMORY, failure_here()));
 }
 
+mscclpp_result_t mscclpp_memory_keep(mscclpp_memory_t memory, mscclpp_kept_t *kept) {
+  PLACE(kept, "memory keep");
+  DATA(mscclppGoMemoryKeep((uintptr_t)memory, (uintptr_t *)kept, failure_here()));
+}
+
+mscclpp_result_t mscclpp_memory_release(mscclpp_kept_t kept) {
+  if (kept == NULL) return MSCCLPP_SUCCESS;
+  TEARDOWN(mscclppGoMemoryRelease((uintptr_t)kept, failure_here()));
+}
+
 mscclpp_result_t mscclpp_window_create(mscclpp_comm_t comm, mscclpp_memory_t memory, mscclpp_window_t *window) {
   PLACE(window, "window create");
   SETUP(mscclppGoWindowCreate((uintptr_t)comm, (uintptr_t)memory, (uintptr_t *)window, failure_here()));

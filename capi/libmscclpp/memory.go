@@ -4,6 +4,7 @@ package main
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"unsafe"
@@ -70,6 +71,47 @@ func mscclppGoMemoryRange(h C.uintptr_t, address *C.uintptr_t, bytes *C.size_t, 
 	}
 	write(address, bytes, o.value.Addr(), o.value.Bytes())
 	return C.MSCCLPP_SUCCESS
+}
+
+// mscclppGoMemoryKeep gives a handle, which belongs to no communicator, to one more mapping of memory in this process: at its own address.
+//
+//export mscclppGoMemoryKeep
+func mscclppGoMemoryKeep(h C.uintptr_t, out *C.uintptr_t, f *C.struct_failure) (r C.int32_t) {
+	defer recovered(f, &r)
+	o, err := objectOf[*comm.Memory](kindMemory, h)
+	if err != nil {
+		return fail(f, err)
+	}
+	p := o.owner.parts.Load()
+	if d := p.job.Device.Info().Device; d != framework.Host {
+		return fail(f, fmt.Errorf("%w: memory keep: memory of %v: expected the host's", framework.ErrUnsupported, d))
+	}
+	shares, err := o.value.Export()
+	if err != nil {
+		return fail(f, err)
+	}
+	mapping := framework.Mapping{Shares: shares, Bytes: o.value.Bytes()}
+	defer framework.Attachment{Mappings: []framework.Mapping{mapping}}.Close()
+	mapped, err := p.job.Device.Map(mapping)
+	if err != nil {
+		return fail(f, err)
+	}
+	kept, err := table.Add(kindKept, mapped)
+	if err != nil {
+		return fail(f, errors.Join(err, mapped.Close()))
+	}
+	*out = C.uintptr_t(kept)
+	return C.MSCCLPP_SUCCESS
+}
+
+//export mscclppGoMemoryRelease
+func mscclppGoMemoryRelease(kept C.uintptr_t, f *C.struct_failure) (r C.int32_t) {
+	defer recovered(f, &r)
+	v, err := table.Remove(kindKept, handles.Handle(kept))
+	if err != nil {
+		return fail(f, err)
+	}
+	return fail(f, v.(device.Memory).Close())
 }
 
 // write fills in the places that the program has given.

@@ -104,6 +104,8 @@ static void handles_of_kinds(mscclpp_memory_t memory) {
 
 void channels(void) {
   mscclpp_memory_t memory, left;
+  mscclpp_kept_t kept;
+  unsigned char *at;
   int32_t ranks;
   OK(mscclpp_comm_create(NULL, &comm));
   REFUSES(mscclpp_memory_alloc(comm, BYTES, &memory), MSCCLPP_INVALID, "was not joined");
@@ -117,6 +119,15 @@ void channels(void) {
   handles_of_kinds(memory);
   OK(mscclpp_memory_free(memory));
   OK(mscclpp_memory_alloc(comm, BYTES, &left));
+  OK(mscclpp_memory_keep(left, &kept));
+  at = bytes_of(left);
+  OK(mscclpp_memory_free(left));
+  memset(at, 1, BYTES); /* it is there */
+  OK(mscclpp_memory_alloc(comm, BYTES, &left));
   OK(mscclpp_comm_destroy(comm));
+  TRUE(at[BYTES - 1] == 1);
+  OK(mscclpp_memory_release(kept));
+  REFUSES(mscclpp_memory_release(kept), MSCCLPP_INVALID, "a kept memory that was destroyed");
+  REFUSES(mscclpp_memory_keep(left, &kept), MSCCLPP_INVALID, "a memory that was destroyed");
   REFUSES(mscclpp_memory_free(left), MSCCLPP_INVALID, "a memory that was destroyed"); /* with its communicator */
 }

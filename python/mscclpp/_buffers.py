@@ -123,6 +123,9 @@ def _of_interface(obj, interface: dict, device, what: str) -> Buffer:
     data = interface.get("data")
     if data is None:
         raise _errors.invalid(f"{what}: an array interface without an address: expected data")
+    if not isinstance(data, tuple):  # an object with the buffer protocol
+        inner = _of_view(memoryview(data), what)
+        data, obj = (inner.address + interface.get("offset", 0), inner.readonly), (obj, inner.keep)
     if device is not None:
         own = getattr(obj, "device", None)  # of CuPy and JAX: an object with its number
         device = getattr(own, "local_hardware_id", None)

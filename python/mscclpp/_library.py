@@ -152,6 +152,8 @@ FUNCTIONS = {
     "memory_register": [_handle, c_void_p, c_size_t, _out],
     "memory_range": [_handle, _out, _counts],
     "memory_free": [_handle],
+    "memory_keep": [_handle, _out],
+    "memory_release": [_handle],
     "memory_write": [_handle, c_size_t, c_void_p, c_size_t],
     "memory_read": [_handle, c_size_t, c_void_p, c_size_t],
     "window_create": [_handle, _handle, _out],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from ctypes import byref, c_size_t, c_uint64, c_void_p
 
 from . import _errors
@@ -86,14 +87,14 @@ class RegisteredMemory(_Object):
 
     It may be used as a buffer of collectives, and by what knows ``__array_interface__`` (on the host) or
     ``__cuda_array_interface__`` as a vector of bytes: ``numpy.asarray(memory).view("float32")``. What was allocated is freed by
-    close() or with the communicator, and views of it must not be touched then.
+    close() or with the communicator. On the host views and arrays keep what they show beyond that; on a GPU they must not be touched then.
     """
 
     _free = "memory_free"
 
     def __init__(self, comm: Communicator, handle: int, keep: object = None) -> None:
         super().__init__(comm, handle)
-        self._keep = keep
+        self._keep, self._seen = keep, None
         address, size = c_void_p(), c_size_t()
         self._call("memory_range", byref(address), byref(size))
         self._address, self._size = address.value or 0, size.value
@@ -116,21 +117,33 @@ class RegisteredMemory(_Object):
         device = self._comm.device
         return Buffer(self._address, self._size, 1, 5, None if device == "host" else int(device.rpartition(":")[2]), False, self, "uint8")
 
-    def _interface(self) -> dict:
+    def _shown(self):
+        """Return the bytes, on the host, as an object of ctypes, which keeps them where they are for as long as somebody has it."""
         self._open()
-        return {"shape": (self._size,), "typestr": "|u1", "data": (self._address, False), "version": 3}
+        shown = self._seen and self._seen()
+        if shown is None:
+            shown = (ctypes.c_ubyte * self._size).from_address(self._address)
+            if self._keep is None:
+                kept = c_void_p()
+                self._call("memory_keep", byref(kept))
+                weakref.finalize(shown, self._comm._lib.memory_release, kept.value).atexit = False
+            else:
+                shown.keep = self._keep
+            self._seen = weakref.ref(shown)
+        return shown
 
     @property
     def __array_interface__(self) -> dict:
         if self._comm.device != "host":
             raise AttributeError("__array_interface__")
-        return self._interface()
+        return {"shape": (self._size,), "typestr": "|u1", "data": self.view(), "version": 3}
 
     @property
     def __cuda_array_interface__(self) -> dict:
         if self._comm.device == "host":
             raise AttributeError("__cuda_array_interface__")
-        return self._interface()
+        self._open()
+        return {"shape": (self._size,), "typestr": "|u1", "data": (self._address, False), "version": 3}
 
     def __dlpack_device__(self) -> tuple[int, int]:
         device = self._comm.device
@@ -149,10 +162,14 @@ class RegisteredMemory(_Object):
             data_type: a type's name.
             shape, strides: in elements; None for one dimension of all that there is, in C order.
         """
+        return self._capsule(self, data_type, shape, strides)
+
+    def _capsule(self, keep, data_type, shape, strides):
         from ._dlpack import capsule
         self._open()
         kind, number = self.__dlpack_device__()
-        return capsule(self._address, self._size, None if kind == 1 else number, self, data_type, shape, strides)
+        keep = (keep, self._shown()) if kind == 1 else keep
+        return capsule(self._address, self._size, None if kind == 1 else number, keep, data_type, shape, strides)
 
     def read(self, size: int | None = None, offset: int = 0) -> bytes:
         """Return so many bytes from an offset on, or all behind it; on a GPU when its default stream has done what is on it."""
@@ -181,11 +198,11 @@ class RegisteredMemory(_Object):
             raise _errors.invalid(f"{size} bytes at {offset}: expected them within the {self._size} of the memory")
 
     def view(self) -> memoryview:
-        """Return the bytes as a memoryview, on the host."""
+        """Return the bytes as a memoryview, on the host. It may be used for as long as it is there, also when the memory was closed."""
+        self._open()
         if self._comm.device != "host":
             raise _errors.invalid(f"view of memory of {self._comm.device}: expected the host")
-        self._open()
-        return memoryview((ctypes.c_ubyte * self._size).from_address(self._address)).cast("B")
+        return memoryview(self._shown()).cast("B")
 
 
 class Window(_Object):

@@ -246,6 +246,10 @@ class Input(unittest.TestCase):
         swapped = Foreign(__array_interface__={**with_gap, "strides": None, "typestr": ">f4"})
         self.refused("byte order", swapped)
         self.comm.all_reduce(Foreign(__array_interface__={**with_gap, "strides": (4,)}))
+        self.refused("read-only", Foreign(__array_interface__={**with_gap, "strides": None, "data": bytes(8)}))
+        within = Foreign(__array_interface__={**with_gap, "strides": None, "shape": (1,), "data": memory, "offset": 4})
+        self.comm.all_reduce(within, scale=5.0, op=mscclpp.ReduceOp.PREMUL_SUM)  # the second of two
+        self.assertEqual(memory.tolist(), [1, 10])
 
     def test_formats(self):
         for kind, code in {"b": 4, "B": 5, "i": 6, "I": 7, "q": 8, "Q": 9, "l": 8, "L": 9, "f": 0, "d": 3, "h": None}.items():
@@ -305,6 +309,41 @@ class Ends(unittest.TestCase):
             gc.collect()
         self.assertEqual([w.category for w in seen], [ResourceWarning])
         self.assertEqual(lib.comm_status(handle), mscclpp.ErrorCode.InvalidUsage)
+
+    def test_views_outlive_memory(self):
+        """Views of memory show it for as long as they are there, whatever has become of the memory and of its communicator."""
+        ends = {"memory": lambda comm, memory: memory.close(), "communicator": lambda comm, memory: comm.close(), "abort": lambda comm, memory: comm.abort(),
+                "nothing": lambda comm, memory: None}
+        for name, end in ends.items():
+            comm = self.make()
+            memory = comm.alloc(1 << 20)
+            view = memory.view()
+            second = view[10:]
+            again = memory.__array_interface__["data"]
+            view[12] = 7
+            end(comm, memory)
+            view[13] = 8
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                del comm, memory, view  # the communicator is closed, if it was not
+            gc.collect()
+            self.assertEqual((second[2], again[13]), (7, 8), name)
+            del second, again
+
+    def test_closed_memory_leaves_nothing(self):
+        """A loop that allocates, looks at and closes memory takes no more of it, and no descriptors."""
+        comm, sizes = self.make(), []
+        for i in range(20):
+            memory = comm.alloc(64 << 20)
+            view = memory.view()
+            memory.close()
+            view[0] = 1
+            if i > 2:  # the one before has gone
+                with open("/proc/self/statm") as f:
+                    sizes.append((int(f.read().split()[0]), len(os.listdir("/proc/self/fd"))))
+        comm.close()
+        self.assertLess(max(sizes)[0] - min(sizes)[0], (64 << 20) // 4096, sizes)
+        self.assertLessEqual(max(s[1] for s in sizes) - min(s[1] for s in sizes), 2, sizes)
 
     def test_abort_ends_a_call_of_another_thread(self):
         one = mscclpp.UniqueId.create("127.0.0.1")

@@ -72,6 +72,11 @@ with comm:
     refused("read-only", comm.all_reduce, New(fixed))
     for _ in range(2000):  # memory that only the call keeps; nothing is leaked
         comm.all_reduce(np.full(100, 1, "float32"), np.empty(100, "float32"))
+    lent = comm.alloc(4096)
+    shown, taken = np.asarray(lent), np.from_dlpack(lent)
+    lent.close()
+    shown[5] = 9
+    assert taken[5] == 9, taken[5]
     gathered = np.zeros((size, 3), "int64")
     comm.all_gather(np.full(3, rank), gathered)
     assert (gathered == np.arange(size)[:, None]).all(), gathered
