@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/filelimit"
 )
 
 // module is the path of this module, as builds of Go record it.
@@ -219,6 +220,11 @@ var callsServe = func(f io.ReaderAt) bool {
 // sealedCopy copies a file into sealed memory, and returns its sha256.
 func sealedCopy(f *os.File) (*os.File, []byte, error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	if info, err := f.Stat(); err != nil {
+		return nil, nil, err
+	} else if err := filelimit.Check(uint64(info.Size())); err != nil {
+		return nil, nil, err
+	}
 	fd, err := unix.MemfdCreate("mscclpp-plugin", flags|unix.MFD_EXEC)
 	if errors.Is(err, unix.EINVAL) { // Linux before 6.3
 		fd, err = unix.MemfdCreate("mscclpp-plugin", flags)

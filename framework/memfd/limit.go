@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/filelimit"
 )
 
 // fits refuses what the system cannot give. The kernel itself does not refuse
@@ -19,6 +20,9 @@ import (
 // before. Another process may take the memory in between: this is a guard against
 // sizes that never fit, not a reservation.
 func fits(size uint64) error {
+	if err := filelimit.Check(size); err != nil {
+		return fmt.Errorf("%w: %w", framework.ErrUnavailable, err)
+	}
 	root := os.DirFS("/")
 	if size <= available(root, false) { // all but ever; the kernel takes long to count what it could drop
 		return nil

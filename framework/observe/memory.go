@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/filelimit"
 )
 
 // memory is the regions of several ranks, in one file without a name in the file system.
@@ -24,6 +25,9 @@ const fileName = "mscclpp-observe"
 
 // newMemory makes regions. Nothing of them takes memory before it is written to.
 func newMemory(regions int) (*memory, error) {
+	if err := filelimit.Check(uint64(regions) * RegionBytes); err != nil {
+		return nil, fmt.Errorf("observe: %w: %w", framework.ErrUnavailable, err)
+	}
 	fd, err := unix.MemfdCreate(fileName, unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("observe: memfd: %w", err)

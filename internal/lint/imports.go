@@ -111,7 +111,7 @@ const lazilyLinked = module + "/framework/topo/nvml"
 
 // everywhere know nothing of this module, and are what packages of any kind would
 // otherwise write again.
-var everywhere = []string{"internal/fastpath", "internal/onfirstuse", "internal/suggest", "internal/atomicfile", "internal/beforeexec", "internal/lastwords", "internal/leaktest", "internal/loopback", "internal/lograte", "internal/ownfile", "internal/promise", "internal/strict"}
+var everywhere = []string{"internal/fastpath", "internal/onfirstuse", "internal/suggest", "internal/atomicfile", "internal/beforeexec", "internal/filelimit", "internal/lastwords", "internal/leaktest", "internal/loopback", "internal/lograte", "internal/ownfile", "internal/promise", "internal/strict"}
 
 // Imports checks that imports run one way.
 func Imports(files []*File) []Problem {

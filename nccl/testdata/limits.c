@@ -9,6 +9,7 @@
 static void limit(int what, rlim_t to) { EXPECT(setrlimit(what, &(struct rlimit){to, to}) == 0); }
 static void descriptors(void) { limit(RLIMIT_NOFILE, 12); }
 static void addresses(void) { limit(RLIMIT_AS, 300 << 20); }
+static void files(void) { limit(RLIMIT_FSIZE, 0); } /* of memory that processes share, too */
 static void threads(void) {
   if (getuid() == 0) EXPECT(setgid(65534) == 0 && setuid(65534) == 0); /* there is no limit for root */
   limit(RLIMIT_NPROC, 4);
@@ -25,13 +26,16 @@ static void lacks(void (*what)(void), const char* text) {
     EXPECT(comm == NULL);
     _exit(0);
   }
-  EXPECT(waitpid(child, &status, 0) == child && status == 0);
+  EXPECT(waitpid(child, &status, 0) == child);
+  if (status != 0) fprintf(stderr, "a process without %s ended with status %#x\n", text, (unsigned)status);
+  EXPECT(status == 0);
 }
 
 int main(void) {
   lacks(descriptors, "RLIMIT_NOFILE");
   lacks(addresses, "RLIMIT_AS");
   lacks(threads, "RLIMIT_NPROC");
+  lacks(files, "RLIMIT_FSIZE");
   printf("ok\n");
   return 0;
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/filelimit"
 )
 
 // Module is a loaded shared object. It implements device.Module.
@@ -45,6 +46,9 @@ func (d *Device) Load(image []byte) (device.Module, error) {
 func load(image []byte) (*Module, error) {
 	if err := check(image); err != nil {
 		return nil, err
+	}
+	if err := filelimit.Check(uint64(len(image))); err != nil {
+		return nil, fmt.Errorf("%w: %w", framework.ErrUnavailable, err)
 	}
 	fd, err := executable()
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
+	"github.com/mscclpp-go/mscclpp/internal/filelimit"
 )
 
 // Send sends the descriptors among shares, in pages, and returns the number of
@@ -115,6 +116,9 @@ func withNumbers(files []*os.File, f func(numbers []int) error) (result, err err
 
 // memory makes a descriptor whose content is text.
 func memory(text [32]byte) (*os.File, error) {
+	if err := filelimit.Check(uint64(len(text))); err != nil {
+		return nil, err
+	}
 	fd, err := unix.MemfdCreate("mscclpp-probe", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, err

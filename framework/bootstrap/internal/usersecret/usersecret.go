@@ -11,6 +11,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/internal/filelimit"
 )
 
 // Size is the length of a secret.
@@ -98,6 +100,9 @@ func read(dir, uid int) ([]byte, error) {
 // create makes the secret under another name and links it: it appears whole, and of
 // several processes that make one the first counts.
 func create(dir int) error {
+	if err := filelimit.Check(Size); err != nil {
+		return err
+	}
 	b := make([]byte, Size+8)
 	_, _ = rand.Read(b) // never fails
 	made := name + "." + hex.EncodeToString(b[Size:])
