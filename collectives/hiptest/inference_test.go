@@ -20,14 +20,17 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/inference"
 	"github.com/mscclpp-go/mscclpp/inference/inferencetest"
+	"github.com/mscclpp-go/mscclpp/inference/moe"
+	"github.com/mscclpp-go/mscclpp/inference/moe/moetest"
 	"github.com/mscclpp-go/mscclpp/transports/xgmi"
 )
 
-// Operators for inference run on AMD's GPUs of one host, right and with the same bits on both.
+// Operators for inference run on AMD's GPUs of one host, right and with the same bits on both; and rows of tokens reach their experts there,
+// and come back.
 func TestInferenceOnHIP(t *testing.T) {
 	library, _ := hipemulated.Build(t)
 	t.Setenv(hip.EnvLibrary, library)
-	t.Setenv(emulated.EnvImages, emulated.Images(t, hipemulated.Inference("../.."), hipemulated.Words("../..")))
+	t.Setenv(emulated.EnvImages, emulated.Images(t, append(hipemulated.Inference("../.."), hipemulated.Words("../.."))...))
 	gpus := list(t, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -63,7 +66,8 @@ func infers(ctx context.Context, boot framework.Bootstrap, gpus []topo.GPU, inde
 	}
 	stream, err := dev.NewStream()
 	if err == nil {
-		err = operators(ctx, world, stream, func(at uintptr) piece { return piece{dev, at} })
+		in := func(at uintptr) piece { return piece{dev, at} }
+		err = errors.Join(operators(ctx, world, stream, in), experts(ctx, world, stream, in))
 	}
 	if err != nil {
 		world.Abort(err)
@@ -104,4 +108,33 @@ func operators(ctx context.Context, world *comm.Communicator, stream device.Stre
 		}
 	}
 	return errors.Join(w.Close(), m.Close())
+}
+
+func experts(ctx context.Context, world *comm.Communicator, stream device.Stream, in func(at uintptr) piece) error {
+	b, err := moe.New(ctx, world, moetest.Options())
+	if err != nil {
+		return err
+	}
+	for i, x := range moetest.Trials() {
+		r := moetest.Run{Trial: x, Rank: world.Rank(), Ranks: world.Size(), Seed: uint64(i), Handle: b.HandleBytes()}
+		m, err := world.Alloc(uint64(r.Bytes()))
+		if err != nil {
+			return err
+		}
+		r.Memory = in(m.Addr())
+		dispatch, err := r.Dispatch()
+		if err != nil {
+			return err
+		}
+		dispatch.Stream = stream
+		if err := errors.Join(b.Dispatch(dispatch), world.Settle(ctx, stream), world.Check(), r.CheckDispatch()); err != nil {
+			return fmt.Errorf("dispatch %d: %w", i, err)
+		}
+		combine := r.Combine()
+		combine.Stream = stream
+		if err := errors.Join(b.Combine(combine), world.Settle(ctx, stream), world.Check(), r.CheckCombine(), m.Close()); err != nil {
+			return fmt.Errorf("combine %d: %w", i, err)
+		}
+	}
+	return b.Close()
 }

@@ -1,4 +1,4 @@
-// Package image holds the kernels for experts for GPUs, compiled: for NVIDIA's from sm_80 on. For
+// Package image holds the kernels for experts for GPUs, compiled: for NVIDIA's from sm_80 on, and for AMD's gfx90a and gfx942. For
 // the CPU it is among the images of transports.
 package image
 
@@ -8,7 +8,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
-//go:embed manifest.json *.gz
+//go:embed manifest.json *.gz *.zst
 var files embed.FS
 
 // Images returns the embedded images.

@@ -28,6 +28,7 @@ var table = []Form{
 	{Format: SOP2, Code: 31, Name: "s_lshr_b64", Results: "q", Sources: "qu"},
 	{Format: SOP2, Code: 32, Name: "s_ashr_i32", Results: "u", Sources: "uu"},
 	{Format: SOP2, Code: 36, Name: "s_mul_i32", Results: "u", Sources: "uu"},
+	{Format: SOP2, Code: 37, Name: "s_bfe_u32", Results: "u", Sources: "uu"},
 	{Format: SOP2, Code: 38, Name: "s_bfe_i32", Results: "u", Sources: "uu"},
 	{Format: SOP2, Code: 44, Name: "s_mul_hi_u32", Results: "u", Sources: "uu"},
 
@@ -201,6 +202,7 @@ var table = []Form{
 	{Format: VOP3, Code: 204, Name: "v_cmp_gt_u32", Results: "m", Sources: "uu"},
 	{Format: VOP3, Code: 205, Name: "v_cmp_ne_u32", Results: "m", Sources: "uu"},
 	{Format: VOP3, Code: 206, Name: "v_cmp_ge_u32", Results: "m", Sources: "uu"},
+	{Format: VOP3, Code: 228, Name: "v_cmp_gt_i64", Results: "m", Sources: "qq"},
 	{Format: VOP3, Code: 233, Name: "v_cmp_lt_u64", Results: "m", Sources: "qq"},
 	{Format: VOP3, Code: 234, Name: "v_cmp_eq_u64", Results: "m", Sources: "qq"},
 	{Format: VOP3, Code: 235, Name: "v_cmp_le_u64", Results: "m", Sources: "qq"},
@@ -220,6 +222,7 @@ var table = []Form{
 	{Format: VOP3, Code: 459, Name: "v_fma_f32", Results: "f", Sources: "fff"},
 	{Format: VOP3, Code: 460, Name: "v_fma_f64", Results: "d", Sources: "ddd"},
 	{Format: VOP3, Code: 462, Name: "v_alignbit_b32", Results: "u", Sources: "uuu"},
+	{Format: VOP3, Code: 469, Name: "v_max3_u32", Results: "u", Sources: "uuu"},
 	{Format: VOP3, Code: 478, Name: "v_div_fixup_f32", Results: "f", Sources: "fff"},
 	{Format: VOP3, Code: 479, Name: "v_div_fixup_f64", Results: "d", Sources: "ddd"},
 	{Format: VOP3, Code: 480, Name: "v_div_scale_f32", Results: "fm", Sources: "fff"},

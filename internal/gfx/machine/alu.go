@@ -48,6 +48,7 @@ var integers = map[string]*alu{
 	"v_mul_hi_u32":     value(func(a, b, _ uint64) uint64 { return u32(a) * u32(b) >> 32 }),
 	"v_min_u32":        value(func(a, b, _ uint64) uint64 { return min(a, b) }),
 	"v_max_u32":        value(func(a, b, _ uint64) uint64 { return max(a, b) }),
+	"v_max3_u32":       value(func(a, b, c uint64) uint64 { return max(a, b, c) }),
 	"v_min_i32":        value(func(a, b, _ uint64) uint64 { return uint64(uint32(min(i32(a), i32(b)))) }),
 	"v_max_i32":        value(func(a, b, _ uint64) uint64 { return uint64(uint32(max(i32(a), i32(b)))) }),
 	"v_cndmask_b32":    value(func(a, b, c uint64) uint64 { return pick(c, b, a) }),

@@ -98,6 +98,31 @@ func TestCompareHalves(t *testing.T) {
 	}
 }
 
+// Fields of scalars are cut out by offset and width; the largest of three is found without a sign.
+func TestFieldsAndLargest(t *testing.T) {
+	for name, c := range map[string]struct {
+		words []uint32
+		want  func(l uint32) uint32
+	}{
+		"8 bits from 4 on of -1":   {[]uint32{0x9286ffc1, 0x00080004 /* s_bfe_u32 s6, -1, 0x80004 */, 0x7e040206 /* v_mov_b32 v2, s6 */}, func(uint32) uint32 { return 0xff }},
+		"no bits of -1":            {[]uint32{0x9286ffc1, 0x00000004, 0x7e040206}, func(uint32) uint32 { return 0 }},
+		"32 bits from 28 on of -1": {[]uint32{0x9286ffc1, 0x0020001c, 0x7e040206}, func(uint32) uint32 { return 0xf }},
+		"of 32, the lane and 7":    {[]uint32{0xd1d50002, 0x021e00a0 /* v_max3_u32 v2, 32, v0, 7 */}, func(l uint32) uint32 { return max(32, l) }},
+		"of the lane, -1 and 0":    {[]uint32{0xd1d50002, 0x02018300 /* v_max3_u32 v2, v0, -1, 0 */}, func(uint32) uint32 { return 0xffffffff }},
+	} {
+		buffer := make([]uint32, 64)
+		words := append([]uint32{loadArgs, 0, wait, shift2}, c.words...)
+		if err := run(t, machine.Options{}, program(append(words, store, storeWords)...), buffer); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for l, v := range buffer {
+			if want := c.want(uint32(l)); v != want {
+				t.Errorf("%s: lane %d has %#x: expected %#x", name, l, v, want)
+			}
+		}
+	}
+}
+
 // Mistakes of kernels are reported, with their place.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct {

@@ -75,9 +75,12 @@ func Words(root string) emulated.Source {
 	return emulated.Source{Spec: filepath.Join(root, own, "kernels/kernels.json"), Images: filepath.Join(root, own, "image"), AMD: true}
 }
 
-// Inference is the code objects of operators for inference, which have few types, for emulated.Prepare.
-func Inference(root string) emulated.Source {
-	return emulated.Source{Spec: filepath.Join(root, "inference/image/kernels.json"), AMD: true}
+// Inference lists the code objects of operators for inference and of experts, which have few types, for emulated.Prepare.
+func Inference(root string) []emulated.Source {
+	return []emulated.Source{
+		{Spec: filepath.Join(root, "inference/image/kernels.json"), AMD: true},
+		{Spec: filepath.Join(root, "inference/moe/image/kernels.json"), AMD: true},
+	}
 }
 
 // Tree lists the other code objects of the source tree at root, for emulated.Prepare, for some element types; none: all.

@@ -14,7 +14,7 @@ import (
 )
 
 // folders have committed code objects, seen from the root of the tree.
-var folders = []string{"collectives/image", "collectives/internal/scaling/image", "framework/kernel/actor/image", "framework/device/hip/image", "plan/image", "inference/image"}
+var folders = []string{"collectives/image", "collectives/internal/scaling/image", "framework/kernel/actor/image", "framework/device/hip/image", "plan/image", "inference/image", "inference/moe/image"}
 
 // Committed returns the committed code objects by name, such as "move-gfx942.co".
 func Committed(t testing.TB) map[string][]byte {

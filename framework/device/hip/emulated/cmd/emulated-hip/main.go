@@ -54,7 +54,8 @@ func run(ctx context.Context, types []string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := cuda.Prepare(ctx, dir, append(emulated.Tree(".", types...), emulated.Plans(".", types...), emulated.Inference("."))...); err != nil {
+	sources := append(emulated.Tree(".", types...), emulated.Plans(".", types...))
+	if err := cuda.Prepare(ctx, dir, append(sources, emulated.Inference(".")...)...); err != nil {
 		return err
 	}
 	fmt.Printf("export %s='%s' %s='%s'\n", hip.EnvLibrary, library, cuda.EnvImages, dir)
