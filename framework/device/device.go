@@ -236,7 +236,7 @@ type Marker interface {
 // Prioritizer is an optional interface of an Engine whose streams have priorities: the
 // device prefers kernels of streams with a smaller number.
 //
-// Implemented by the devices of device/native. Called by package collectives.
+// Implemented by the devices of device/native. Called by NewSideStream.
 type Prioritizer interface {
 	// Priorities returns the range of numbers: greatest is the smaller one.
 	Priorities() (least, greatest int)
@@ -244,6 +244,17 @@ type Prioritizer interface {
 	// NewPriorityStream is NewStream with a priority. Numbers out of range count as the
 	// nearest.
 	NewPriorityStream(priority int) (Stream, error)
+}
+
+// NewSideStream makes a stream for work that kernels of the caller's streams may wait for. It has the greatest priority where streams have one:
+// those of one priority may share a queue of the hardware, in which that work would stay behind the kernel that waits for it.
+func NewSideStream(e Engine) (Stream, error) {
+	p, ok := e.(Prioritizer)
+	if !ok {
+		return e.NewStream()
+	}
+	_, greatest := p.Priorities()
+	return p.NewPriorityStream(greatest)
 }
 
 // Mark is a point in a stream. While a stream is captured, its marks let other streams

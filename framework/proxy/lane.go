@@ -86,7 +86,7 @@ const (
 // NewLane opens a stream. Errors name peer; framework.NoPeer is for a lane that serves
 // this rank only. The done word is in host memory, is 0, and belongs to this lane only.
 func NewLane(engine device.Engine, peer int, done Word) (*Lane, error) {
-	stream, err := engine.NewStream()
+	stream, err := device.NewSideStream(engine)
 	if err != nil {
 		return nil, fmt.Errorf("copy engine: %w", typed(err))
 	}
@@ -103,7 +103,7 @@ func (l *Lane) addWords() (err error) {
 	if !ok {
 		return nil
 	}
-	if l.words, err = l.engine.NewStream(); err != nil {
+	if l.words, err = device.NewSideStream(l.engine); err != nil {
 		return err
 	}
 	if l.join, err = m.NewMark(); err != nil {

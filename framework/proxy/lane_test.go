@@ -344,3 +344,31 @@ func TestSettleThatGivesUpForgets(t *testing.T) {
 	}
 	must(t, l.Close(bound(t)))
 }
+
+// prioritized is a device whose streams have priorities, and that remembers them.
+type prioritized struct {
+	*devicetest.Device
+	asked []int
+}
+
+func (p *prioritized) Priorities() (least, greatest int) { return 1, -1 }
+func (p *prioritized) NewPriorityStream(priority int) (device.Stream, error) {
+	p.asked = append(p.asked, priority)
+	return p.Device.NewStream()
+}
+func (p *prioritized) NewStream() (device.Stream, error) { return p.NewPriorityStream(0) }
+
+// A kernel of the caller waits for what a lane does. Hardware may put streams of one priority into one queue, where the lane's work would
+// stay behind that kernel; so lanes have a priority that callers seldom ask for.
+func TestLanesHavePriority(t *testing.T) {
+	dev, err := devicetest.Open(0)
+	must(t, err)
+	defer dev.Close()
+	p := &prioritized{Device: dev}
+	l, err := NewLane(p, 1, Word{})
+	must(t, err)
+	defer func() { must(t, l.Close(t.Context())) }()
+	if len(p.asked) != 2 || p.asked[0] != -1 || p.asked[1] != -1 {
+		t.Errorf("streams of priorities %d: expected two of -1", p.asked)
+	}
+}

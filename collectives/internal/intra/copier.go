@@ -89,23 +89,12 @@ func (k *copier) openSide() (err error) {
 	}
 	for _, s := range []*device.Stream{&k.side, &k.telling} {
 		if *s == 0 {
-			if *s, err = k.newStream(); err != nil {
+			if *s, err = device.NewSideStream(k.engine); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// newStream makes a stream of the greatest priority: what the caller computes beside the copies would
-// keep kernels of a stream like its own waiting between any two of them.
-func (k *copier) newStream() (device.Stream, error) {
-	p, ok := k.engine.(device.Prioritizer)
-	if !ok {
-		return k.engine.NewStream()
-	}
-	_, greatest := p.Priorities()
-	return p.NewPriorityStream(greatest)
 }
 
 func (k *copier) marks() []*device.Mark {

@@ -65,7 +65,7 @@ func openNotes(dev device.Device, ranks int) (n *notes, err error) {
 	}
 	n.addr, n.device = n.memory.Addr(), n.mapped.Addr()
 	if e, ok := dev.(device.Engine); ok {
-		if n.stream, err = e.NewStream(); err != nil {
+		if n.stream, err = device.NewSideStream(e); err != nil {
 			return n, err
 		}
 		n.engine = e

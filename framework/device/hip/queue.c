@@ -104,8 +104,8 @@ hip_status hip_stream_sync(hip_device* d, hip_handle stream) {
   END;
 }
 
-// Streams without a priority share four queues in a process, where a kernel that waits holds up what is behind it. Those with one
-// have queues of their own; so the ordinary priority is asked for as well.
+// The runtime has at most four queues of the hardware for each priority (GPU_MAX_HW_QUEUES), which all streams of that priority in a process
+// share: a kernel that waits holds up what is behind it in its queue. 0 is the priority that streams without one have.
 hip_status hip_stream_create(hip_device* d, int32_t priority, hip_handle* stream) {
   BEGIN;
   hipStream_t s = NULL;
