@@ -62,6 +62,7 @@ func TestCheckOnHIP(t *testing.T) {
 	cases := []string{
 		"allreduce,f32,sum,4097,algorithm=allpair_ll8", "allreduce,f32,sum,33333,in-place,algorithm=twophase_chunk", "allreduce,f32,avg,16667,algorithm=twophase_ll8",
 		"allreduce,f32,max,125,in-place,registered,offset=1,algorithm=zerocopy", "allreduce,f32,premulsum,1025,algorithm=oneshot_ll8",
+		"allreduce,f32,sum,300001,algorithm=shares", "allreduce,f32,prod,9,in-place,algorithm=shares", "reducescatter,f32,avg,50001,in-place,algorithm=shares",
 		"allreduce,f32,min,100000,registered,algorithm=copy", "allreduce,f32,prod,30000,algorithm=copy_staged",
 		"reducescatter,f32,sum,4167,algorithm=ll8", "reducescatter,f32,sum,16667,offset=1,algorithm=chunk", "reduce,f32,sum,2049,root=1,algorithm=chunk",
 		"allgather,f32,15,algorithm=ll8", "allgather,f32,33333,algorithm=chunk", "alltoall,f32,2049,algorithm=chunk", "broadcast,f32,5000,root=1,algorithm=chunk",

@@ -31,35 +31,34 @@ func executing(t *testing.T, machine *gpus.Server, arch string, ranks int) func(
 	}
 }
 
-// most is how many cases of a check there are in CI, by architecture; 0: all, with the operators for inference. INTERPRET_RANKS, for
-// make interpret, has all for both.
-var most = map[string]string{"gfx942": "0", "gfx90a": "40"}
-
-// Jobs of processes over xgmi execute the committed code objects, and pass check.
+// Jobs of processes over xgmi execute the committed code objects, and pass check, with the operators for inference. INTERPRET_RANKS, for
+// make interpret, has numbers of ranks.
 func TestCheckExecutesCodeObjects(t *testing.T) {
-	for arch, some := range most {
+	for _, arch := range []string{"gfx942", "gfx90a"} {
 		for word := range strings.FieldsSeq(cmp.Or(os.Getenv("INTERPRET_RANKS"), "2")) {
 			ranks, err := strconv.Atoi(word)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if os.Getenv("INTERPRET_RANKS") != "" {
-				some = "0"
-			}
 			t.Run(fmt.Sprintf("%s %d", arch, ranks), func(t *testing.T) {
 				machine := machineOf(t, gpus.Options{GPUs: ranks, Shape: gpus.Shape(arch), Seed: 1})
 				program := executing(t, machine, arch, ranks)
-				code, list, errs := runs(program("check", "--device", "hip", "--at-most", some, "--list"))
+				code, list, errs := runs(program("check", "--device", "hip", "--list"))
 				if code != 0 {
 					t.Fatalf("code %d, %s", code, errs)
 				}
 				t.Log(list)
-				code, out, errs := runs(program("check", "--device", "hip", "--at-most", some))
+				code, out, errs := runs(program("check", "--device", "hip"))
 				if code != 0 || !strings.Contains(out, " 0 failed") {
 					t.Errorf("code %d, %s, %s", code, out, errs)
 				}
 				ran := machine.Kernels()
-				if len(ran) < 20 || some == "0" && !slices.Contains(ran, "mscclpp_inference_allreduce_norm") {
+				for _, symbol := range []string{"mscclpp_inference_allreduce_norm", "mscclpp_moe_dispatch", "mscclpp_moe_combine"} {
+					if !slices.Contains(ran, symbol) {
+						t.Errorf("%s has not run", symbol)
+					}
+				}
+				if len(ran) < 20 {
 					t.Errorf("only %d kernels have run: %q", len(ran), ran)
 				}
 			})

@@ -29,6 +29,10 @@
 #endif
 
 #define MSCCLPP_LONG_KERNELS !MSCCLPP_TARGET_HIP  // they spill there
+#define MSCCLPP_PUSHED_SUMS (MSCCLPP_PART == 0 && MSCCLPP_GPU_KERNELS && !MSCCLPP_FEW_KERNELS)
+#if MSCCLPP_PUSHED_SUMS
+#include "sum_shares.h"
+#endif
 
 namespace mscclpp {
 namespace collectives {
@@ -104,6 +108,12 @@ MSCCLPP_KERNEL(mscclpp_allreduce_ring, Args, args) { allreduce_ring<Element>(arg
 MSCCLPP_KERNEL(mscclpp_allreduce_allpair_ll16, Args, args) { allreduce_allpair_packets<Element, LL16Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_twophase_ll16, Args, args) { allreduce_twophase_packets<Element, LL16Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_reducescatter_ll16, Args, args) { reducescatter_packets<Element, LL16Packet>(args); }
+#endif
+
+// Where all parts are one image, which AMD's GPUs have, messages are summed by stores alone. NVLink has no need of that.
+#if MSCCLPP_PUSHED_SUMS
+MSCCLPP_KERNEL(mscclpp_allreduce_shares, Args, args) { sum_shares<Element, true>(args); }
+MSCCLPP_KERNEL(mscclpp_reducescatter_shares, Args, args) { sum_shares<Element, false>(args); }
 #endif
 
 #if MSCCLPP_TARGET_CPU

@@ -94,7 +94,7 @@ var algorithms = []algorithm{
 		outputs: kinds(collective.AllReduce, collective.Broadcast), apart: ofAllToAll, cost: model.Pull},
 	{name: Pull, of: kinds(collective.AllReduce, collective.AllGather, collective.ReduceScatter, collective.Broadcast, collective.AllToAll), apart: ofAllToAll},
 	{name: Push, of: ofMoves, outputs: ofMoves, apart: ofAllToAll, cost: model.Push},
-	{name: Shares, of: kinds(collective.AllGather, collective.Broadcast, collective.Reduce, collective.AllToAll), divided: true, cost: model.Pipes},
+	{name: Shares, of: ofAll, divided: true, cost: model.Pipes},
 	{name: Fetch, of: kinds(collective.Broadcast, collective.Reduce), divided: true, ranks: 2, cost: model.Fetch},
 	{name: Copy, of: ofAll, outputs: join(ofAllReduce, ofMoves), apart: ofAllToAll, copies: true, cost: model.Copies},
 	{name: CopyStaged, of: join(ofAllReduce, ofMoves), apart: ofAllToAll, copies: true, cost: model.Staged},

@@ -126,13 +126,13 @@ void wide_sequence(const WideSequence* s, const LaunchShape* shape) {
   }
 }
 
-void registered(check::Job& job, WideKernel kernel, Shape shape, uint32_t ranks, bool may_be_in_place) {
+void registered(check::Job& job, WideKernel kernel, Shape shape, uint32_t ranks, bool may_be_in_place, uint64_t chunk = 64) {
   constexpr uint64_t kCount[3] = {16 * 61, 16, 1003}, kSize = 1024 * kLLRanks;
-  constexpr uint32_t kPipeSlots = 4, kChunk = 64;
+  constexpr uint32_t kPipeSlots = 4;
   const uint32_t lanes = 3;
   const uint64_t pipes = lanes * ranks * sizeof(Mailbox);
   std::vector<char*> scratch;
-  for (uint32_t r = 0; r < ranks; ++r) scratch.push_back(job.alloc<char>(pipes + lanes * ranks * kPipeSlots * kChunk));
+  for (uint32_t r = 0; r < ranks; ++r) scratch.push_back(job.alloc<char>(pipes + lanes * ranks * kPipeSlots * chunk));
   std::vector<WideSequence> s(ranks);
   std::vector<std::vector<int8_t*>> in(ranks), out(ranks);
   for (uint32_t r = 0; r < ranks; ++r) {
@@ -156,7 +156,7 @@ void registered(check::Job& job, WideKernel kernel, Shape shape, uint32_t ranks,
       c.pipes = pipes;
       c.pipe_slots = kPipeSlots;
       for (uint32_t p = 0; p < ranks; ++p) c.scratch[p] = reinterpret_cast<uint64_t>(scratch[p]);
-      a.chunk = kChunk;
+      a.chunk = chunk;
       a.count = kCount[k];
       a.element = 1;
       a.root = k % ranks;
@@ -369,6 +369,13 @@ void all(check::Job& job, Kernel kernel, bool pieces) {
       for (uint32_t ranks : {2u, 3u, 4u, 8u}) registered(job, mscclpp_##name, shape, ranks, in_place);          \
     }                                                                                                           \
   }
+// Chunks have two halves.
+#define HALVES(name, shape)                                                                                      \
+  {                                                                                                             \
+    #name, [](check::Job& job) {                                                                                \
+      for (uint32_t ranks : {2u, 3u, 4u, 8u}) registered(job, mscclpp_##name, shape, ranks, true, 128);         \
+    }                                                                                                           \
+  }
 #define PAIR(name, shape) \
   { #name, [](check::Job& job) { registered(job, mscclpp_##name, shape, 2, true); } }
 
@@ -385,6 +392,7 @@ MSCCLPP_CHECK_MAIN(LL(allreduce_oneshot_ll8, kAllReduceShape), LL(allreduce_ones
                    WIDE(reducescatter_zerocopy, kReduceScatterShape, false), WIDE(reduce_zerocopy, kReduceShape, false),
                    WIDE(reduce_shares, kReduceShape, true), WIDE(allgather_shares, kAllGatherShape, false),
                    WIDE(alltoall_shares, kAllToAllShape, true), WIDE(broadcast_shares, kBroadcastShape, false),
+                   HALVES(allreduce_shares, kAllReduceShape), WIDE(reducescatter_shares, kReduceScatterShape, false),
                    PAIR(reduce_fetch, kReduceShape), PAIR(broadcast_fetch, kBroadcastShape),
                    WIDE(allgather_push, kAllGatherShape, false), WIDE(alltoall_push, kAllToAllShape, false),
                    WIDE(broadcast_push, kBroadcastShape, false), {"mismatch", mismatch},

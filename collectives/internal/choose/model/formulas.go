@@ -65,9 +65,13 @@ func (l Links) pull(c call) estimate {
 	return w
 }
 
-// pipes are stores through scratch, between two barriers. The workers of a reduce pass their sums on.
+// pipes are stores through scratch, between two barriers. The workers of a reduce pass their sums on, and so do all ranks of an
+// all-reduce, whose sums are stored, read once for all peers, and taken from scratch.
 func (l Links) pipes(c call) estimate {
 	w := estimate{work: pipeWork, steps: 2, bytes: c.twice(), rate: l.Store * pipeShare * c.relayed(), local: 4 * c.all}
+	if c.Collective == collective.AllReduce {
+		w.steps, w.local = 3, 6*c.all
+	}
 	if c.rooted() && c.Ranks > 2 {
 		w.work += relayWork
 	}

@@ -29,8 +29,8 @@ const goalOfXGMI = 0.9
 // The documentation's table of xGMI has the times of the model, and says where these miss the goal.
 func TestXGMIInTheDocumentation(t *testing.T) {
 	got := documented(t, firstOfXGMI, lastOfXGMI)
-	among := []*Cost{OnceByWords, OnceByManyWords, TwiceByManyWords, Stages, Pull}
-	names := []string{"`oneshot_ll8`", "`allpair_ll8`", "`twophase_ll8`", "`twophase_chunk`", "`zerocopy`"}
+	among := []*Cost{OnceByWords, OnceByManyWords, TwiceByManyWords, Stages, Pull, Pipes}
+	names := []string{"`oneshot_ll8`", "`allpair_ll8`", "`twophase_ll8`", "`twophase_chunk`", "`zerocopy`", "`shares`"}
 	links := OverXGMI(1, 7, "AMD Instinct MI300X")
 	var b strings.Builder
 	b.WriteString("| bytes | by | µs by the model | least by the links | published | of that speed |\n|---|---|---|---|---|---|\n")
