@@ -160,7 +160,7 @@ var arithmetic = map[string]func(*wave, *op) error{
 	"s_lshr_b32":  logic(func(a, b uint64) uint64 { return a >> (b & 31) }, 32),
 	"s_lshr_b64":  logic(func(a, b uint64) uint64 { return a >> (b & 63) }, 64),
 	"s_ashr_i32":  logic(func(a, b uint64) uint64 { return uint64(uint32(i32(a) >> (b & 31))) }, 32),
-	"s_bfe_u32": logic(func(a, b uint64) uint64 { return a >> (b & 31) & (1<<min(b>>16&0x7f, 32) - 1) }, 32),
+	"s_bfe_u32":   logic(func(a, b uint64) uint64 { return a >> (b & 31) & (1<<min(b>>16&0x7f, 32) - 1) }, 32),
 	"s_bfe_i32": logic(func(a, b uint64) uint64 {
 		offset, width := b&31, b>>16&0x7f
 		if width == 0 {
