@@ -6,6 +6,7 @@ import collections
 import datetime
 import queue
 import threading
+import time
 
 import torch
 import torch.distributed as dist
@@ -35,15 +36,15 @@ class Work(dist.Work):
         self._waiting = None  # an event, once somebody waits
         self._future = None
 
-    def _finish(self, problem: BaseException | None) -> None:
+    def _finish(self, problem: BaseException | None):
+        """Note that it is done, and return its future, if there is one, for _settle."""
         with _settling:
             self._problem = problem
             self._is_done, self._worker = True, None
             waiting, future = self._waiting, self._future
         if waiting is not None:
             waiting.set()
-        if future is not None:
-            self._settle(future)
+        return future
 
     def _ends(self, limit: float) -> bool:
         """Wait until it is done, at most so many seconds, and report whether it is."""
@@ -110,7 +111,10 @@ class Work(dist.Work):
 
 
 class Worker:
-    """A thread that does what it is given, in this order; or one that waits for a work does it, where the thread has not begun."""
+    """A thread that does what it is given, in this order; or one that waits for a work does it, where the thread has not begun.
+
+    A callback of a future may wait for the future of a later job, or of one that it puts. While all threads are in callbacks there is one more.
+    """
 
     def __init__(self, name: str) -> None:
         self._jobs: collections.deque = collections.deque()
@@ -118,29 +122,45 @@ class Worker:
         self._wake: queue.SimpleQueue = queue.SimpleQueue()
         self._waiting = 0
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._name = name
+        self._threads: list = []
+        self._free = 0  # threads that are not in callbacks
+        self._offer()
 
     @property
     def idle(self) -> bool:
         return self._waiting == 0
+
+    def _offer(self) -> None:
+        """Have a thread that looks at the jobs."""
+        if self._free == 0:
+            with self._lock:
+                if self._free == 0:
+                    self._free = 1
+                    thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                    self._threads.append(thread)
+                    thread.start()
+        self._wake.put(True)
 
     def put(self, function, work: Work) -> None:
         with self._lock:
             self._waiting += 1
         work._worker = self
         self._jobs.append((function, work))
-        self._wake.put(True)
+        self._offer()
 
     def help(self, work: Work) -> None:
         """Do jobs up to a work, until it is done or another thread does one."""
         while not work._is_done and self._turn.acquire(False):
-            self._next()
-        if self._jobs:  # for which the thread was woken, when it was not its turn
-            self._wake.put(True)
+            self._next(0)
+        if self._jobs:  # for which a thread was woken, when it was not its turn
+            self._offer()
 
-    def _next(self) -> None:
-        """Do the first job, if there is one. The caller has taken the turn, which ends before the work's callbacks are called."""
+    def _next(self, own: int) -> None:
+        """Do the first job, if there is one. The caller has taken the turn, which ends before the work's callbacks are called.
+
+        own: 1 on a thread of the worker's, 0 on another one.
+        """
         try:
             if not self._jobs:
                 return
@@ -154,22 +174,36 @@ class Worker:
                 self._waiting -= 1
         finally:
             self._turn.release()
-        work._finish(problem)
+        future = work._finish(problem)
+        if future is None:
+            return
+        with self._lock:
+            self._free -= own
+        try:
+            if self._jobs:  # which a callback may wait for
+                self._offer()
+            work._settle(future)
+        finally:
+            with self._lock:
+                self._free += own
 
     def _run(self) -> None:
         while self._wake.get():
-            if self._jobs and self._turn.acquire(False):
-                self._next()
+            while self._jobs and self._turn.acquire(False):
+                self._next(1)
+        self._wake.put(False)  # for the other threads
         while self._jobs:
             self._turn.acquire()
-            self._next()
+            self._next(1)
 
     def stop(self) -> None:
         self._wake.put(False)
 
     def join(self, timeout: float) -> None:
-        if self._thread is not threading.current_thread():
-            self._thread.join(timeout)
+        until = time.monotonic() + timeout
+        for thread in list(self._threads):
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, until - time.monotonic()))
 
 
 class Together(Work):

@@ -74,6 +74,31 @@ worker._turn.release()
 first[0].wait()
 assert seen.wait() is True
 
+# So may it for the future of one, and for that of a job that it puts: chains of callbacks, as hooks of DDP have them, with a worker that has one thread.
+chain = Worker("chain")
+chain._turn.acquire()
+works = [Work(group, [i]) for i in range(4)]
+for work in works:
+    chain.put(lambda: None, work)
+
+
+def another(value):
+    work = Work(group, [value + 1])
+    chain.put(lambda: None, work)
+    return work.get_future()
+
+
+deep = works[0].get_future().then(lambda f: works[3].get_future().wait()[0] + another(f.value()[0]).then(lambda g: another(g.value()[0]).wait()[0]).wait())
+chain._turn.release()
+ended = threading.Event()
+deep.then(lambda f: ended.set())
+assert ended.wait(LONG), "callbacks wait for what no thread does"
+assert deep.value() == 3 + 2, deep.value()
+assert len(chain._threads) <= 4, chain._threads
+chain.stop()
+chain.join(LONG)
+assert not any(t.is_alive() for t in chain._threads), "threads are left"
+
 # Many threads put and wait; each job is performed once.
 order.clear()
 
