@@ -122,6 +122,7 @@ func TestKindsOfOptions(t *testing.T) {
 		"root -1: expected 0 to 3":         func(o *Options) { o.Root = -1 },
 		"has no root, root 3 was given":    func(o *Options) { o.Collective = AllGather },
 		"has no in-place form":             func(o *Options) { o.Collective, o.Root = SendRecv, 0 },
+		"expected at most 10000000":        func(o *Options) { o.Plan.Iterations = 99_999_999_999 },
 		"a negative number of iterations":  func(o *Options) { o.Plan.Warmup = -2 },
 		"1099511627777: more than 1T":      func(o *Options) { o.Sizes.Max++ },
 		"bench broadcast: a negative numb": func(o *Options) { o.Plan.Iterations = -1 },

@@ -37,6 +37,9 @@ type Served struct {
 	Source    string
 }
 
+// mostIterations is how many times of iterations are kept.
+const mostIterations = 10_000_000
+
 // Validate reports what is wrong with the options before any rank is involved.
 func (o Options) Validate(ranks int) error {
 	fault := func(format string, args ...any) error {
@@ -53,6 +56,8 @@ func (o Options) Validate(ranks int) error {
 		return fault("has no root, root %d was given", o.Root)
 	case o.Plan.Iterations < 0 || o.Plan.Calls < 0 || o.Plan.Warmup < -1:
 		return fault("a negative number of iterations")
+	case max(o.Plan.Iterations, o.Plan.Calls, o.Plan.Warmup) > mostIterations:
+		return fault("%d iterations or calls: expected at most %d", max(o.Plan.Iterations, o.Plan.Calls, o.Plan.Warmup), mostIterations)
 	case o.Plan.Graph && o.Plan.Calls == 0:
 		return fault("a graph without a number of calls")
 	case o.Sizes.Max > 1<<40:

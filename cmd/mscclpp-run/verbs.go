@@ -84,7 +84,8 @@ func verbNames() string {
 // prepare makes the command of the verb.
 func (v *entry) prepare(a *app) *cobra.Command {
 	c := v.command(a.env())
-	c.Use, c.Short = strings.TrimSpace(v.name+" "+c.Use), v.short
+	words := strings.Fields(v.name)
+	c.Use, c.Short = strings.TrimSpace(words[len(words)-1]+" "+c.Use), v.short
 	c.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "mscclpp-run " + v.name}
 	c.SetUsageTemplate(c.UsageTemplate() + "\nThe launcher's own flags may stand here as well: see mscclpp-run --help.\n")
 	c.SilenceErrors, c.SilenceUsage = true, true
@@ -93,5 +94,20 @@ func (v *entry) prepare(a *app) *cobra.Command {
 	c.CompletionOptions.DisableDefaultCmd = true
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return verb.Usage("%s: %v", v.name, verb.Mistaken(err)) })
 	c.InitDefaultHelpFlag()
+	for i := range ofPlans {
+		if strings.HasPrefix(ofPlans[i].name, v.name+" ") {
+			c.AddCommand(ofPlans[i].listed(a))
+		}
+	}
+	return c
+}
+
+// listed is a command of a verb as the verb's help has it. findCommand finds it before, unless a flag stands between the two.
+func (v *entry) listed(a *app) *cobra.Command {
+	c := v.prepare(a)
+	c.Annotations = nil
+	c.RunE = func(*cobra.Command, []string) error {
+		return verb.Usage("%s: expected no flag between these words", v.name)
+	}
 	return c
 }

@@ -123,14 +123,19 @@ func (e Entry) Compile(s Shape) (*schema.Plan, error) {
 	return plan, nil
 }
 
+// mostRanks is for how many a plan is made: that takes a minute and 3 GB.
+const mostRanks = 512
+
 func (e Entry) fits(s Shape) error {
 	switch {
 	case s.Ranks < 2:
 		return fmt.Errorf("expected at least 2 ranks")
 	case s.PerHost < 1 || s.Ranks%s.PerHost != 0:
 		return fmt.Errorf("expected as many ranks on every host")
-	case s.Blocks < 1:
-		return fmt.Errorf("expected a number of thread blocks, not %d", s.Blocks)
+	case s.Ranks > mostRanks:
+		return fmt.Errorf("expected at most %d ranks: a plan has operations for every pair of them", mostRanks)
+	case s.Blocks < 1 || s.Blocks > schema.DefaultLimits.Blocks:
+		return fmt.Errorf("expected 1 to %d thread blocks, not %d", schema.DefaultLimits.Blocks, s.Blocks)
 	case e.OneHost && s.PerHost != s.Ranks:
 		return fmt.Errorf("expected all ranks on one host")
 	case e.TwoLevels && (s.PerHost < 2 || s.hosts() < 2):

@@ -74,7 +74,9 @@ func TestWrongShapes(t *testing.T) {
 		{"allreduce-1pa", library.Shape{Ranks: 1}, "library: allreduce-1pa for 1 ranks, 1 of each host: expected at least 2 ranks"},
 		{"allreduce-1pa", library.Shape{Ranks: 4, PerHost: 2}, "library: allreduce-1pa for 4 ranks, 2 of each host: expected all ranks on one host"},
 		{"alltoall", library.Shape{Ranks: 4, PerHost: 3}, "library: alltoall for 4 ranks, 3 of each host: expected as many ranks on every host"},
-		{"alltoall", library.Shape{Ranks: 4, Blocks: -1}, "library: alltoall for 4 ranks, 4 of each host: expected a number of thread blocks, not -1"},
+		{"alltoall", library.Shape{Ranks: 4, Blocks: -1}, "library: alltoall for 4 ranks, 4 of each host: expected 1 to 4096 thread blocks, not -1"},
+		{"alltoall", library.Shape{Ranks: 4, Blocks: 1 << 40}, "library: alltoall for 4 ranks, 4 of each host: expected 1 to 4096 thread blocks, not 1099511627776"},
+		{"allreduce-1pa", library.Shape{Ranks: 1 << 40}, "library: allreduce-1pa for 1099511627776 ranks, 1099511627776 of each host: expected at most 512 ranks: "},
 		{"allreduce-2pa-switch", library.Shape{Ranks: 4}, "library: allreduce-2pa-switch for 4 ranks, 4 of each host: expected one buffer, in place"},
 		{"allreduce-hierarchical-chunks", library.Shape{Ranks: 4}, "library: allreduce-hierarchical-chunks for 4 ranks, 4 of each host: expected at least 2 hosts with at least 2 ranks each"},
 	} {

@@ -92,6 +92,9 @@ func made(ctx context.Context, args []string, s library.Shape, stderr io.Writer)
 		}
 		return nil, fmt.Errorf("plan compile: %s: %w", args[0], err)
 	}
+	if len(bytes.TrimSpace(out.Bytes())) == 0 {
+		return nil, fmt.Errorf("plan compile: %s printed nothing: expected a plan", args[0])
+	}
 	plan, err := schema.Parse(out.Bytes())
 	if err != nil {
 		return nil, fmt.Errorf("plan compile: the output of %s: %w", args[0], err)

@@ -62,6 +62,7 @@ func TestCompileMistakes(t *testing.T) {
 		{[]string{"absent.go"}, "absent.go: no such file or directory; it is no plan of the library either", 1},
 		{[]string{script(t, "echo no plan; exit 3")}, "ended with exit status 3", 1},
 		{[]string{script(t, "echo no plan")}, "line 1: this is no JSON", 1},
+		{[]string{script(t, "exit 0")}, "printed nothing: expected a plan", 1},
 		{[]string{"allreduce-1pa"}, "allreduce-1pa for 0 ranks, 0 of each host: expected at least 2 ranks", 1},
 		{[]string{"allreduce-1pa", "extra"}, `takes no argument "extra"`, 2},
 	} {
