@@ -145,6 +145,24 @@ struct mapped {
 static struct mapped* mapped;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+static void note(struct mapped* m) {
+  pthread_mutex_lock(&lock);
+  m->next = mapped;
+  mapped = m;
+  pthread_mutex_unlock(&lock);
+}
+
+/* forget takes out what cuda_alloc has mapped at p; NULL if that is nothing. */
+static struct mapped* forget(const void* p) {
+  pthread_mutex_lock(&lock);
+  struct mapped** at = &mapped;
+  while (*at && (*at)->at != (uintptr_t)p) at = &(*at)->next;
+  struct mapped* found = *at;
+  if (found) *at = found->next;
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
 /* map_everywhere makes memory of a handle accessible to the device and to its peers. */
 static int map_everywhere(int device, uintptr_t at, size_t size, uint64_t handle) {
   struct grant grants[DEVICES];
@@ -191,10 +209,8 @@ ncclResult_t cuda_alloc(int device, size_t bytes, void** out) {
       driver.unreserve(at, size);
       return fail(ncclSystemError, "ncclMemAlloc : out of memory");
     }
-    pthread_mutex_lock(&lock);
-    *m = (struct mapped){mapped, at, size, device};
-    mapped = m;
-    pthread_mutex_unlock(&lock);
+    *m = (struct mapped){NULL, at, size, device};
+    note(m);
   }
   if (err != 0 && err != 2) err = driver.alloc(&at, bytes); /* a driver without virtual memory */
   if (err) return fail(ncclUnhandledCudaError, "ncclMemAlloc : %zu bytes on device %d: CUDA error %d", bytes, device, err);
@@ -220,28 +236,20 @@ size_t cuda_size(const void* p) {
   return look(p, &device);
 }
 
-void cuda_quiet(const void* p) {
-  int device;
-  void* context;
-  if (look(p, &device) == 0 || enter_device(device, &context) != 0) return;
-  (void)driver.sync(); /* an error is one of the program's work, or a capture is open */
-  leave_device(device);
+/* not_freed says why: the driver frees nothing in a capture, as it would have to wait for the device. */
+static ncclResult_t not_freed(const void* p, int err) {
+  if (err >= 900 && err <= 908)
+    return fail(ncclUnhandledCudaError, "ncclMemFree : %p: a stream of its device is being captured (CUDA error %d): the memory is as before: expected a call when no capture is open", p, err);
+  return fail(ncclInvalidArgument, "ncclMemFree : %p: CUDA error %d: expected memory that the driver has allocated", p, err);
 }
 
-/* forget returns the size of memory that cuda_alloc has mapped at p, and 0 for any other. */
-static size_t forget(void* p) {
-  size_t size = 0;
-  pthread_mutex_lock(&lock);
-  for (struct mapped** m = &mapped; *m; m = &(*m)->next)
-    if ((*m)->at == (uintptr_t)p) {
-      struct mapped* found = *m;
-      size = found->size;
-      *m = found->next;
-      free(found);
-      break;
-    }
-  pthread_mutex_unlock(&lock);
-  return size;
+ncclResult_t cuda_quiet(const void* p) {
+  int device;
+  void* context;
+  if (look(p, &device) == 0 || enter_device(device, &context) != 0) return ncclSuccess;
+  int err = driver.sync();
+  leave_device(device);
+  return err >= 900 && err <= 908 ? not_freed(p, err) : ncclSuccess; /* another error is one of the program's work */
 }
 
 ncclResult_t cuda_free(void* p) {
@@ -250,11 +258,16 @@ ncclResult_t cuda_free(void* p) {
     return ncclSuccess;
   }
   uintptr_t at = (uintptr_t)p;
-  size_t size = forget(p);
+  struct mapped* m = forget(p);
   int err;
-  if (size) {
-    err = driver.unmap(at, size);
-    if (err == 0) err = driver.unreserve(at, size);
+  if (m) {
+    err = driver.unmap(at, m->size);
+    if (err == 0) {
+      err = driver.unreserve(at, m->size);
+      free(m);
+    } else {
+      note(m);
+    }
   } else { /* memory of cudaMalloc, as of any other allocator; its context need not be current here */
     void *context, *none;
     int device = 0;
@@ -268,7 +281,7 @@ ncclResult_t cuda_free(void* p) {
       leave_device(device);
     }
   }
-  return err ? fail(ncclInvalidArgument, "ncclMemFree : %p: CUDA error %d: expected memory that the driver has allocated", p, err) : ncclSuccess;
+  return err ? not_freed(p, err) : ncclSuccess;
 }
 
 ncclResult_t cuda_settle(int device) {

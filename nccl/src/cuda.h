@@ -31,8 +31,8 @@ ncclResult_t cuda_free(void* at);
 size_t cuda_size(const void* p);
 
 /* cuda_quiet waits for the work of the device whose memory cuda_alloc has mapped at p. The driver waits before it frees
- * memory of cudaMalloc, but not before it takes away a mapping. */
-void cuda_quiet(const void* p);
+ * memory of cudaMalloc, but not before it takes away a mapping. While a stream is captured it fails. */
+ncclResult_t cuda_quiet(const void* p);
 
 /* cuda_check_pointer refuses what is no memory of a device; name says which argument it is. */
 ncclResult_t cuda_check_pointer(int device, const void* p, const char* function, const char* name);

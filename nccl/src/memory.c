@@ -27,7 +27,8 @@ EXPORT(ncclResult_t, MemAlloc, void** ptr, size_t size) {
 
 EXPORT(ncclResult_t, MemFree, void* ptr) {
   if (ptr == NULL || after_fork()) return ncclSuccess;
-  cuda_quiet(ptr);
+  ncclResult_t r = cuda_quiet(ptr);
+  if (r != ncclSuccess) return r;
   windows_of_memory(ptr, cuda_size(ptr));
   return cuda_free(ptr);
 }

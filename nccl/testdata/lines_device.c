@@ -1,4 +1,4 @@
-/* Two ranks on emulated GPUs: a graph that another thread launches, and memory that is mapped anew. */
+/* Two ranks on emulated GPUs: a graph that another thread launches, and memory that is mapped anew or freed in a capture. */
 #include <pthread.h>
 
 #include "device.h"
@@ -92,6 +92,23 @@ static void mapped_anew(void) {
   CUDA(cuMemAddressFree, (uintptr_t, size_t), at, size);
 }
 
+/* Freeing waits for the device's work, which cannot be while a stream is captured: the capture is spoiled, and the memory is as before. */
+static void freed_in_a_capture(void) {
+  void *graph, *foreign = device_alloc(64);
+  char* memory;
+  for (int mode = 0; mode < 2; mode++) {
+    NCCL(ncclMemAlloc((void**)&memory, 64));
+    CUDA(cuStreamBeginCapture_v2, (void*, int), stream, mode);
+    FAILS(ncclMemFree(memory), ncclUnhandledCudaError, "a stream of its device is being captured");
+    if (mode == 0) FAILS(ncclMemFree(foreign), ncclUnhandledCudaError, "a stream of its device is being captured");
+    EXPECT(DRIVER(cuStreamEndCapture, (void*, void**), stream, &graph) == 901);
+    memory[63] = 1;
+    NCCL(ncclMemFree(memory));
+    FAILS(ncclMemFree(memory), ncclInvalidArgument, "expected memory that the driver has allocated");
+  }
+  NCCL(ncclMemFree(foreign));
+}
+
 int main(void) {
   place();
   device_open(rank);
@@ -99,6 +116,7 @@ int main(void) {
   NCCL(ncclCommInitRank(&comm, nranks, id, rank));
   graph_of_another_thread();
   mapped_anew();
+  freed_in_a_capture();
   NCCL(ncclCommDestroy(comm));
   printf("rank %d ok\n", rank);
   return 0;

@@ -161,11 +161,19 @@ size_t cuda_size(const void* p) {
   return look(p, &device);
 }
 
-void cuda_quiet(const void* p) {
+/* not_freed says why: the runtime frees nothing in a capture, as it would have to wait for the device. */
+static ncclResult_t not_freed(const void* p, int err) {
+  if (err >= 900 && err <= 908)
+    return fail(ncclUnhandledCudaError, "ncclMemFree : %p: a stream of its device is being captured (HIP error %d): the memory is as before: expected a call when no capture is open", p, err);
+  return fail(ncclInvalidArgument, "ncclMemFree : %p: HIP error %d: expected memory that the runtime has allocated", p, err);
+}
+
+ncclResult_t cuda_quiet(const void* p) {
   int device;
-  if (look(p, &device) == 0 || enter(device) != 0) return;
-  (void)hip.hipDeviceSynchronize(); /* an error is one of the program's work, or a capture is open */
+  if (look(p, &device) == 0 || enter(device) != 0) return ncclSuccess;
+  int err = hip.hipDeviceSynchronize();
   leave();
+  return err >= 900 && err <= 908 ? not_freed(p, err) : ncclSuccess; /* another error is one of the program's work */
 }
 
 ncclResult_t cuda_free(void* p) {
@@ -173,8 +181,9 @@ ncclResult_t cuda_free(void* p) {
     free(p);
     return ncclSuccess;
   }
-  pthread_mutex_lock(&lock);
-  for (struct made** m = &made; *m; m = &(*m)->next)
+  pthread_mutex_lock(&lock); /* until it is freed: another thread may be given the same address then */
+  int err = hip.hipFree(p);
+  for (struct made** m = &made; err == 0 && *m; m = &(*m)->next)
     if ((*m)->at == p) {
       struct made* found = *m;
       *m = found->next;
@@ -182,8 +191,7 @@ ncclResult_t cuda_free(void* p) {
       break;
     }
   pthread_mutex_unlock(&lock);
-  int err = hip.hipFree(p);
-  return err ? fail(ncclInvalidArgument, "ncclMemFree : %p: HIP error %d: expected memory that the runtime has allocated", p, err) : ncclSuccess;
+  return err ? not_freed(p, err) : ncclSuccess;
 }
 
 /* ON_DEVICE calls a function of the runtime with the device current, which the default streams need. */
