@@ -38,19 +38,22 @@ const (
 // Sizes of what ranks write to each other, and of records, which are for combine.
 const (
 	mostTopK                                     = 16
+	expertsOfBlock                               = 8 // of which a block counts the rows
 	noticeBytes, ackBytes, countBytes            = 8, 8, 8
 	headerBytes, weightBytes, recordBytes uint64 = 16 * (mostTopK + 1), 8 * mostTopK, 16 * (mostTopK + 1)
 )
 
 type moeState struct {
-	Sent     [2]uint64
-	Finished uint32
-	Left     uint32
-	Apart    uint32
-	Trouble  uint32
-	Place    uint32
-	Seen     uint32
-	_        [6]uint32
+	Sent    [2]uint64
+	_       [2][2]uint64 // received
+	_       [2][2]uint64 // acked
+	_       uint32       // started
+	Left    uint32
+	Apart   uint32
+	Trouble uint32
+	Place   uint32
+	Seen    uint32
+	_       [6]uint32
 }
 
 type moeArgs struct {

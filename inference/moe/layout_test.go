@@ -18,5 +18,6 @@ func TestLayoutsAgree(t *testing.T) {
 			"kMoeApart - kMoeFull":                         channelApart - channelFull,
 			"kMoeWrongExpert":                              channelExpert,
 			"kMoeRecord":                                   recordBytes,
+			"kMoeExpertsOfBlock":                           expertsOfBlock,
 		})
 }

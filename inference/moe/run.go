@@ -175,14 +175,18 @@ func (b *Buffer) shape(kind, units int) device.Launch {
 	rows := max(1, int(a.Tokens)) * ((units + threads - 1) / threads)
 	all := rows * int(a.Ranks)
 	l.Grid, l.Block = 0, uint32(threads)
+	whole := a.Flags&sendPhase != 0 && a.Flags&receivePhase != 0
 	if a.Flags&sendPhase != 0 {
-		if kind == dispatching {
-			a.HeadersBy, a.Counters, a.Senders = min(a.Tokens, uint32(sms)), (a.Local*a.Ranks+warp-1)/warp, uint32(min(rows, most))
-		} else {
+		switch {
+		case kind == dispatching:
+			a.HeadersBy, a.Counters, a.Senders = min(a.Tokens, uint32(sms)), (a.Local*a.Ranks+expertsOfBlock-1)/expertsOfBlock, uint32(min(rows, most))
+		case whole: // this rank adds its own rows up where it receives those of others
+			a.Senders = uint32(min(all-rows, most))
+		default:
 			a.Senders = uint32(min(all, most))
-			if a.Flags&weighted == 0 {
-				a.HeadersBy = min((a.Tokens*a.TopK+uint32(threads)-1)/uint32(threads), uint32(sms))
-			}
+		}
+		if kind == combining && a.Flags&weighted == 0 {
+			a.HeadersBy = min((a.Tokens*a.TopK+uint32(threads)-1)/uint32(threads), uint32(sms))
 		}
 		l.Grid += 1 + a.HeadersBy + a.Counters + a.Senders
 	}

@@ -23,19 +23,23 @@ enum MoeFlag : uint32_t {
 };
 
 constexpr uint32_t kMoeMostTopK = 16;
+constexpr uint32_t kMoeExpertsOfBlock = 8;  // of which a block counts the rows
 
-// In device memory, private to the rank: replays of a graph go on where the last launch ended.
+// In device memory, private to the rank: replays of a graph go on where the last launch ended. On the host it has `sent` and what is
+// said of a launch that was left.
 struct MoeState {
-  uint64_t sent[2];   // send phases that have ended, of dispatch and combine
-  uint32_t finished;  // blocks of this launch that have ended
-  uint32_t left;      // not 0: a launch was left before its end
-  uint32_t apart;     // 1 + a rank that is in another call
-  uint32_t trouble;   // a number of MoeTrouble
-  uint32_t place;     // the expert, or the token
+  uint64_t sent[2];         // send phases, of dispatch and combine
+  uint64_t received[2][2];  // of each kind the last receive phases, by turns
+  uint64_t acked[2][2];     // of these the ones that all ranks have received, as far as it is known
+  uint32_t started;         // blocks that know the number of this launch
+  uint32_t left;            // not 0: a launch was left before its end
+  uint32_t apart;           // 1 + a rank that is in another call
+  uint32_t trouble;         // a number of MoeTrouble
+  uint32_t place;           // the expert, or the token
   uint32_t seen;
   uint32_t pad[6];
 };
-static_assert(sizeof(MoeState) == 64, "layout");
+static_assert(sizeof(MoeState) == 128, "layout");
 
 enum MoeTrouble : uint32_t { kMoeNoExpert = 1, kMoeOverflow = 2 };
 

@@ -1,6 +1,6 @@
 // Dispatch and combine on GPUs have this in common. The first blocks send: the signature of the call, headers and counts, rows. One
-// compares signatures and keeps the books, and those behind it receive. A block waits for other ranks and never for one behind it,
-// so that a launch may have fewer blocks, each of which does the work of several in their order.
+// compares signatures and keeps the books, and those behind it receive. A block waits for other ranks and for nothing that one behind it
+// does, so that a launch may have fewer blocks, each of which does the work of several in their order.
 #ifndef MSCCLPP_INFERENCE_MOE_BLOCK_H_
 #define MSCCLPP_INFERENCE_MOE_BLOCK_H_
 
@@ -10,24 +10,46 @@ namespace mscclpp {
 namespace inference {
 
 #if !MSCCLPP_TARGET_CPU
-constexpr uint32_t kMoeRoom = 1024;     // words of a block; not fewer than it has threads, and those below
-constexpr uint32_t kMoePeers = 2 * 64;  // the last ones have the addresses of peers' memory
+// Words of a block: partial counts of its threads, the choices of a token, those that are counted, and addresses of peers' memory.
+constexpr uint32_t kMoeCounted = 1024, kMoeChoices = 512, kMoeStaged = kMoeChoices + kMoeMostTopK, kMoeTable = kMoeStaged + kMoeCounted, kMoeRoom = kMoeTable + 2 * 64;
 
 struct MoeBlock {
   const MoeArgs& a;
   MoePlaces at;
   uint32_t kind, tid, nthreads, units, parts;  // packets of a row, and blocks that share one
   uint32_t* words;
-  bool ok;
+  uint64_t sent, acked[2];  // as the state has them
+  uint32_t left;
+  bool opened = false, ok = true, heard = true;
 
-  MSCCLPP_DEVICE MoeBlock(const MoeArgs& args, uint32_t which, uint64_t launch, uint32_t element)
-      : a(args), at(args, launch), kind(which), tid(thread_id()), nthreads(block_dim()), units(at.units(element)), parts((units + nthreads - 1) / nthreads),
-        words(room(args)), ok(true) {}
+  // It touches nothing that an earlier kernel may have written.
+  MSCCLPP_DEVICE MoeBlock(const MoeArgs& args, uint32_t which, uint32_t element)
+      : a(args), at(args, 1), kind(which), tid(thread_id()), nthreads(block_dim()), units(at.units(element)), parts((units + nthreads - 1) / nthreads), words(room(args)) {
+    char** table = reinterpret_cast<char**>(words + kMoeTable);
+    for (uint32_t r = tid; r < a.ranks; r += nthreads) table[r] = a.peers[r];
+    block_sync();
+    at.peers = table;
+  }
+
+  // load looks at the state, of which open makes the number of the launch. Between the two a block loads what does not depend on it.
+  MSCCLPP_DEVICE void load() {
+    sent = load_relaxed_device(&a.state->sent[kind]);
+    for (uint32_t t = 0; t < 2; ++t) acked[t] = load_relaxed_device(&a.state->acked[kind][t]);
+    left = load_relaxed_device(&a.state->left);
+  }
+  MSCCLPP_DEVICE bool open() {
+    if (opened) return ok;
+    opened = true;
+    at.set(at.has(kMoeSend) ? sent + 1 : sent - a.behind);
+    ok = block_sync_and(left == 0 && sent != ~uint64_t{0});  // all of the block have loaded
+    if (tid == 0 && at.has(kMoeSend)) fetch_add_relaxed_device(&a.state->started, 1u);
+    return ok;
+  }
 
   static MSCCLPP_DEVICE uint32_t* room(const MoeArgs& args) {
 #if MSCCLPP_TARGET_GPU
     (void)args;
-    static __attribute__((shared)) uint32_t shared[kMoeRoom];
+    alignas(16) static __attribute__((shared)) uint32_t shared[kMoeRoom];
     return shared;
 #else
     return args.room + block_id() * kMoeRoom;
@@ -59,39 +81,54 @@ struct MoeBlock {
     return got;
   }
 
-  // begin waits until all ranks have read what is in this launch's half. Addresses of peers are loaded meanwhile, for all threads.
+  // begin waits until all ranks have read what is in this launch's half. Mostly the launch before has seen that they have.
   MSCCLPP_DEVICE bool begin() {
+    if (!open()) return false;
     const uint64_t before = at.launch_before();
-    char** table = reinterpret_cast<char**>(words + kMoeRoom - kMoePeers);
-    at.peers = a.peers;
+    if ((at.turn == 0 ? acked[0] : acked[1]) >= before) return true;
     for (uint32_t r = tid; r < a.ranks; r += nthreads) {
-      table[r] = a.peers[r];
       const uint64_t* word = at.ack(kind, r, a.rank);
       if (r == a.rank || load_acquire(word) >= before) continue;
       ok = MSCCLPP_ACQUIRED(wait_brief(a.control, at.site(kMoeAcks, r, before), [word, before] { return MSCCLPP_POLL(word) >= before; })) && ok;
     }
     ok = block_sync_and(ok);
-    at.peers = table;
     return ok;
   }
 
+  // Earlier launches have received these calls, and put the sentinel back: they have ended, and their stores are performed.
+  MSCCLPP_DEVICE void acknowledge() {
+    uint64_t done[2];
+    MSCCLPP_UNROLL
+    for (uint32_t t = 0; t < 2; ++t) done[t] = load_relaxed_device(&a.state->received[kind][t]);
+    if (!open()) return;
+    for (uint32_t r = tid; r < a.ranks; r += nthreads) {
+      if (r == a.rank) continue;
+      MSCCLPP_UNROLL
+      for (uint32_t t = 0; t < 2; ++t) store_relaxed(at.ack(kind, a.rank, r, t), done[t]);
+    }
+  }
   MSCCLPP_DEVICE void notify() {
+    acknowledge();
     if (!begin()) return;
     for (uint32_t r = tid; r < a.ranks; r += nthreads) store8_packet(at.notice(kind, a.rank, r), moe_pair(a.signature, at.number));
   }
-  // compare ends the launch if a rank has begun another call.
+  // compare ends the launch if a rank has begun another call. A notice comes behind the acknowledgment of the call before.
   MSCCLPP_DEVICE void compare() {
+    if (!at.has(kMoeSend)) acknowledge();
+    if (!open()) return;
     for (uint32_t r = tid; r < a.ranks; r += nthreads) {
-      const uint64_t* word = at.notice(kind, r, a.rank);
+      const uint64_t *word = at.notice(kind, r, a.rank), *ack = at.ack(kind, r, a.rank, 1 - at.turn);
       const uint32_t number = at.number;
-      uint64_t got = 0;
-      if (!wait(kMoeNotices, r, [word, number, &got] {
+      uint64_t got = 0, before = 0;
+      if (!wait(kMoeNotices, r, [word, ack, number, &got, &before] {
             got = load8_packet(word);
+            before = load_acquire(ack);
             return static_cast<uint32_t>(got >> 32) == number;
           })) {
         ok = false;
         continue;
       }
+      if (r != a.rank && before + 1 < at.launch) heard = false;
       if (static_cast<uint32_t>(got) == a.signature) continue;
       ok = false;
       store_relaxed_device(&a.state->apart, r + 1);
@@ -99,19 +136,40 @@ struct MoeBlock {
       store_relaxed_device(&a.state->left, 1u);
     }
   }
+  // note keeps the state that later launches look at. No block of this one does: it looks at the words of its own half.
+  MSCCLPP_DEVICE void note() {
+    ok = block_sync_and(ok);
+    heard = block_sync_and(heard);
+    if (!ok || tid != 0) return;
+    store_relaxed_device(&a.state->received[kind][at.turn], at.launch);
+    if (heard) store_relaxed_device(&a.state->acked[kind][1 - at.turn], at.launch - 1);
+  }
 
-  // How many of every step-th choice from first on, before end, are an expert.
-  MSCCLPP_DEVICE uint32_t matches(uint32_t first, uint32_t end, uint32_t step, int64_t expert) const {
+  // Counts, in the words of slice 0, how often experts are among the choices before end. Threads of a slice have an expert each, `width` of
+  // them; choices lie in words of the block, as many as there is room for.
+  MSCCLPP_DEVICE uint32_t matches(uint32_t end, uint32_t width, int64_t expert, bool counts) {
     constexpr uint32_t kAtOnce = 8;
-    uint32_t n = 0, i = first;
-    for (; i + (kAtOnce - 1) * step < end; i += kAtOnce * step) {
-      int64_t v[kAtOnce];
-      MSCCLPP_UNROLL
-      for (uint32_t k = 0; k < kAtOnce; ++k) v[k] = at.index(i + k * step);
-      MSCCLPP_UNROLL
-      for (uint32_t k = 0; k < kAtOnce; ++k) n += v[k] == expert ? 1u : 0u;
+    const uint32_t slice = tid / width, slices = nthreads / width;
+    uint32_t* staged = words + kMoeStaged;
+    uint32_t n = 0;
+    for (uint32_t first = 0; first < end; first += kMoeCounted) {
+      const uint32_t some = end - first < kMoeCounted ? end - first : kMoeCounted;
+      for (uint32_t i0 = tid; i0 < some; i0 += kAtOnce * nthreads) {
+        int64_t v[kAtOnce];
+        MSCCLPP_UNROLL
+        for (uint32_t k = 0; k < kAtOnce; ++k) v[k] = i0 + k * nthreads < some ? at.index(first + i0 + k * nthreads) : -1;
+        MSCCLPP_UNROLL
+        for (uint32_t k = 0; k < kAtOnce; ++k) {
+          if (i0 + k * nthreads < some) staged[i0 + k * nthreads] = static_cast<uint32_t>(v[k]);
+        }
+      }
+      block_sync();
+      for (uint32_t i = slice; counts && slice < slices && i < some; i += slices) n += staged[i] == static_cast<uint32_t>(expert) ? 1u : 0u;
+      block_sync();
     }
-    for (; i < end; i += step) n += at.index(i) == expert ? 1u : 0u;
+    words[tid] = n;
+    block_sync();
+    for (uint32_t s = 1; slice == 0 && s < slices; ++s) n += words[s * width + tid];
     return n;
   }
 };
@@ -130,35 +188,37 @@ MSCCLPP_DEVICE void moe_role(Work& work, uint32_t b) {
     if (b < a.senders) return work.send(b);
     b -= a.senders;
   }
-  if (b == 0) return work.books();
+  if (b == 0) {
+    work.books();
+    work.note();
+    return;
+  }
   work.collect(b - 1);
 }
 
-// run has each block do its part, and the last one say that the launch has ended.
+// run has each block do its part. Nothing at the end of a launch waits for memory: the first block counts the launch when all others
+// have begun, which know its number then.
 template <class Work>
 MSCCLPP_DEVICE void moe_run(const MoeArgs& a, uint32_t kind) {
+  Work work(a);
   await_previous();
   release_next();
+  work.load();
   MoeState* s = a.state;
   const bool sends = (a.flags & kMoeSend) != 0, receives = (a.flags & kMoeReceive) != 0;
-  const uint64_t sent = load_relaxed_device(&s->sent[kind]), launch = sends ? sent + 1 : sent - a.behind;
-  Work work(a, launch);
-  work.ok = load_relaxed_device(&s->left) == 0;  // threads of a block that differ meet at the same barriers
   const uint32_t roles = (sends ? 1 + a.headers_by + a.counters + a.senders : 0) + (receives ? 1 + a.collectors : 0);
   for (uint32_t b = block_id(); b < roles; b += grid_dim()) {
-    work.at.peers = a.peers;
     moe_role(work, b);
     work.ok = block_sync_and(work.ok);
   }
+  work.open();
   if (thread_id() != 0) return;
   if (!work.ok) store_release_device(&s->left, 1u);
-  if (fetch_add_acq_rel_device(&s->finished, 1u) != grid_dim() - 1) return;
-  store_relaxed_device(&s->finished, 0u);
-  if (receives && load_relaxed_device(&s->left) == 0) {
-    work.at.peers = a.peers;
-    for (uint32_t r = 0; r < a.ranks; ++r) store_release(work.at.ack(kind, a.rank, r), launch);
-  }
-  if (sends) store_release_device(&s->sent[kind], launch);
+  if (!sends || block_id() != 0) return;
+  const uint32_t all = grid_dim();
+  if (!work.wait(kMoeNotices, a.rank, [s, all] { return load_relaxed_device(&s->started) == all; })) return;
+  store_relaxed_device(&s->started, 0u);
+  store_relaxed_device(&s->sent[kind], work.at.launch);
 }
 #endif
 

@@ -26,8 +26,14 @@ MSCCLPP_DEVICE void moe_combine(const MoeArgs& a) {
 #endif
 }
 
+// So many blocks share a multiprocessor, most of which wait.
+#if MSCCLPP_TARGET_CUDA
+extern "C" MSCCLPP_GLOBAL void __attribute__((launch_bounds(MSCCLPP_MAX_THREADS, 8))) mscclpp_moe_dispatch(const MoeArgs args) { moe_dispatch<Element>(args); }
+extern "C" MSCCLPP_GLOBAL void __attribute__((launch_bounds(MSCCLPP_MAX_THREADS, 5))) mscclpp_moe_combine(const MoeArgs args) { moe_combine<Element>(args); }
+#else
 MSCCLPP_KERNEL(mscclpp_moe_dispatch, MoeArgs, args) { moe_dispatch<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_moe_combine, MoeArgs, args) { moe_combine<Element>(args); }
+#endif
 
 }  // namespace inference
 }  // namespace mscclpp

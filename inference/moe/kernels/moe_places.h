@@ -2,7 +2,7 @@
 //
 // Rows and partial sums are packets without a flag (sentinel.h), by turns in two halves. All else has a flag, the
 // number of the launch, in every 8 bytes. A rank writes into a half for the second time when each rank has acknowledged that it
-// has read the half, which a rank does at the end of a receive phase.
+// has read the half: at the end of a receive phase, or with its next send phase.
 #ifndef MSCCLPP_INFERENCE_MOE_PLACES_H_
 #define MSCCLPP_INFERENCE_MOE_PLACES_H_
 
@@ -25,9 +25,12 @@ struct MoePlaces {
   uint64_t launch;
   uint32_t number, turn;
 
-  MSCCLPP_DEVICE MoePlaces(const MoeArgs& args, uint64_t count) : a(args), peers(args.peers), launch(count), number(moe_number(count)), turn(count % 2 == 0 ? 1u : 0u) {}
+  MSCCLPP_DEVICE MoePlaces(const MoeArgs& args, uint64_t count) : a(args), peers(args.peers) { set(count); }
+  MSCCLPP_DEVICE void set(uint64_t count) { launch = count, number = moe_number(count), turn = count % 2 == 0 ? 1u : 0u; }
 
   MSCCLPP_DEVICE bool has(uint32_t flag) const { return (a.flags & flag) != 0; }
+  // Both phases are in one launch: what a rank has for itself need not go through memory that it opens.
+  MSCCLPP_DEVICE bool whole_call() const { return has(kMoeSend) && has(kMoeReceive); }
   MSCCLPP_DEVICE char* of(uint32_t rank) const { return peers[rank]; }
   MSCCLPP_DEVICE uint64_t token_of(uint32_t from, uint32_t t) const { return static_cast<uint64_t>(turn * a.ranks + from) * a.most_tokens + t; }
 
@@ -35,9 +38,10 @@ struct MoePlaces {
   MSCCLPP_DEVICE uint64_t* notice(uint32_t kind, uint32_t from, uint32_t at) const {
     return reinterpret_cast<uint64_t*>(of(at) + a.notices) + (kind * 2 + turn) * a.ranks + from;
   }
-  MSCCLPP_DEVICE uint64_t* ack(uint32_t kind, uint32_t from, uint32_t at) const {
-    return reinterpret_cast<uint64_t*>(of(at) + a.acks) + (kind * 2 + turn) * a.ranks + from;
+  MSCCLPP_DEVICE uint64_t* ack(uint32_t kind, uint32_t from, uint32_t at, uint32_t of_turn) const {
+    return reinterpret_cast<uint64_t*>(of(at) + a.acks) + (kind * 2 + of_turn) * a.ranks + from;
   }
+  MSCCLPP_DEVICE uint64_t* ack(uint32_t kind, uint32_t from, uint32_t at) const { return ack(kind, from, at, turn); }
   // Rows for a local expert of rank `at`; behind the last one is the number of tokens.
   MSCCLPP_DEVICE LL8Packet* count(uint32_t from, uint32_t at, uint32_t expert) const {
     return reinterpret_cast<LL8Packet*>(of(at) + a.counts) + static_cast<uint64_t>(turn * a.ranks + from) * (a.most_local + 1) + expert;
@@ -71,12 +75,16 @@ struct MoePlaces {
   }
   MSCCLPP_DEVICE bool real(int64_t expert) const { return expert >= 0 && expert < a.experts; }
 
-  // The ranks to which a token goes, as bits.
+  // The ranks to which a token goes, as bits. Loads of eight choices are under way at once.
   MSCCLPP_DEVICE uint64_t ranks_of(uint32_t t) const {
+    constexpr uint32_t kAtOnce = 8;
     uint64_t set = 0;
-    for (uint32_t k = 0; k < a.top_k; ++k) {
-      const int64_t e = index(static_cast<uint64_t>(t) * a.top_k + k);
-      if (real(e)) set |= uint64_t{1} << rank_of(static_cast<uint32_t>(e));
+    for (uint32_t first = 0; first < a.top_k; first += kAtOnce) {
+      int64_t e[kAtOnce];
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < kAtOnce; ++k) e[k] = first + k < a.top_k ? index(static_cast<uint64_t>(t) * a.top_k + first + k) : -1;
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < kAtOnce; ++k) set |= real(e[k]) ? uint64_t{1} << rank_of(static_cast<uint32_t>(e[k])) : 0;
     }
     return set;
   }
