@@ -1,6 +1,7 @@
 package python
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -36,6 +37,16 @@ func TestTorchTraining(t *testing.T) {
 			if err != nil || strings.Count(text, "is done\n") != ranks {
 				t.Errorf("%v\n%s", err, text)
 			}
+		})
+	}
+}
+
+// The rest of PyTorch's distributed software gives what it gives over gloo, bit for bit.
+func TestTorchSoftware(t *testing.T) {
+	p := newest(t, "torch 2.11", hasTorch)
+	for ranks, parts := range map[int]string{2: "zero join hooks averaging graphs autograd functional columns fsdp mesh checkpoint pipeline", 4: "mesh pipeline"} {
+		t.Run(fmt.Sprint(ranks), func(t *testing.T) {
+			done(t, p, ranks, append([]string{"-W", "ignore", "tests/torch_software.py"}, strings.Fields(parts)...)...)
 		})
 	}
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import signal
-import socket
 import sys
 import threading
 import weakref
@@ -56,20 +55,19 @@ def _exit() -> None:
 def _watch() -> None:
     """Let Ctrl-C end a call that waits, if this is the main thread, and the program does not do so itself.
 
-    Python runs its handler when the call returns, which it may never do. The number of a signal is written to a socket at once,
-    and a thread that reads it ends the call. A program that has a socket of its own for signals (asyncio, while its loop
+    Python runs its handler when the call returns, which it may never do. The number of a signal is written to a pipe at once,
+    and a thread that reads it ends the call. A program that has a descriptor of its own for signals (asyncio, while its loop
     runs) keeps it, and one that handles SIGINT in another way than by KeyboardInterrupt is left alone.
     """
     global _watcher
     if threading.current_thread() is not threading.main_thread():
         return
     if _watcher is not None and _watcher[0] == os.getpid():
-        ours = _watcher[1].fileno()
+        ours = _watcher[1]
     else:
-        reader, writer = socket.socketpair()
-        writer.setblocking(False)
-        _watcher = (os.getpid(), writer, reader)
-        ours = writer.fileno()
+        reader, ours = os.pipe()
+        os.set_blocking(ours, False)
+        _watcher = (os.getpid(), ours)
         if not _forks:
             _forks.append(True)
             os.register_at_fork(after_in_child=_forget)
@@ -80,8 +78,8 @@ def _watch() -> None:
 
 
 def _forget() -> None:
-    """Take the socket from a forked child, whose signals are not this process's."""
-    ours = _watcher[1].fileno()
+    """Take the pipe from a forked child, whose signals are not this process's."""
+    ours = _watcher[1]
     try:
         before = signal.set_wakeup_fd(-1)
         if before not in (-1, ours):
@@ -90,9 +88,9 @@ def _forget() -> None:
         pass
 
 
-def _read(reader: socket.socket, main: int) -> None:
+def _read(reader: int, main: int) -> None:
     while True:
-        numbers = reader.recv(64)
+        numbers = os.read(reader, 64)
         if not numbers:
             return
         if signal.SIGINT in numbers and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
