@@ -30,7 +30,7 @@ func under(t testing.TB, n int, s setting, o collectives.Options, seed uint64, p
 		}
 		defer b.memory.Close()
 		for i, x := range trials(r) {
-			if x.Algorithm == "switch" || !pick(&x) { // the emulated window has the memory at other addresses
+			if !pick(&x) {
 				continue
 			}
 			if err := x.Run(b.rig, seed+uint64(i)); err != nil {

@@ -52,11 +52,7 @@ func (c carrier) Describe(ctx context.Context) (framework.Description, error) {
 			}
 			if !seen[symbol] {
 				seen[symbol] = true
-				kind := framework.KindMemory
-				if algorithm == "switch" {
-					kind = framework.KindSwitch
-				}
-				k := kernellist.Collective(info.Family, collective, algorithm, kind)
+				k := kernellist.Collective(info.Family, collective, algorithm, framework.KindMemory)
 				k.MaxThreads = set.MaxThreads(info.ID)
 				d.Kernels = append(d.Kernels, k)
 			}

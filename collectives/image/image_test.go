@@ -23,8 +23,6 @@ var (
 	archs = []string{"sm_80", "sm_90", "gfx90a", "gfx942"}
 	types = []string{"f32", "f16", "bf16", "f64", "i32", "u8", "e4m3"}
 	rare  = []string{"i8", "u32", "i64", "u64", "e5m2", "e4m3b15"} // have few kernels
-	// Types that multicast memory of NVIDIA's sm_90 cannot sum.
-	unswitched = []string{"f64", "u8", "e4m3"}
 	// Types that kernels over a window have, in images of their own.
 	switched = []string{"f32", "f16", "bf16", "f64", "i32", "u32", "i64", "u64"}
 )
@@ -144,9 +142,6 @@ func TestSymbols(t *testing.T) {
 		}
 		if slices.Contains(rare, info.Type) && info.Family != "lamport" && overWindows[info.Family] == "" {
 			want = slices.DeleteFunc(want, func(s string) bool { return !slices.Contains(few, s) })
-		}
-		if info.Arch == "sm_90" && slices.Contains(unswitched, info.Type) && overWindows[info.Family] == "" {
-			want = slices.DeleteFunc(want, func(s string) bool { return s == "mscclpp_allreduce_switch" })
 		}
 		if strings.HasPrefix(info.Arch, "gfx") && info.Family == "reduce" { // they spill there, or nobody has measured them
 			want = slices.DeleteFunc(want, func(s string) bool { return strings.HasSuffix(s, "_stream_ll128") || slices.Contains(long, s) })

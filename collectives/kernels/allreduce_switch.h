@@ -1,17 +1,9 @@
-// All-reduce through a window over the memory of all ranks: where a switch does the
-// arithmetic, each element crosses each link once in each direction.
+// All-reduce through an emulated window over the memory of all ranks, of any type and operation. Of a switch in hardware
+// that is switch_reduce.h.
 #ifndef MSCCLPP_COLLECTIVES_ALLREDUCE_SWITCH_H_
 #define MSCCLPP_COLLECTIVES_ALLREDUCE_SWITCH_H_
 
 #include "links.h"
-
-// Whether there is this algorithm for the type of the image: instructions for
-// multicast memory sum f32, f16, bf16, i32 and u32.
-#if !MSCCLPP_MULTIMEM || MSCCLPP_TYPE <= 2 || MSCCLPP_TYPE == 6 || MSCCLPP_TYPE == 7
-#define MSCCLPP_HAS_SWITCH 1
-#else
-#define MSCCLPP_HAS_SWITCH 0
-#endif
 
 namespace mscclpp {
 namespace collectives {
@@ -21,9 +13,6 @@ namespace collectives {
 // A rank comes back to a half two steps later, when the barrier of the step
 // between has shown that all ranks have copied the results out. All blocks work on
 // one step; the barriers are of the grid, then of all ranks.
-//
-// Hardware handles whole aligned words of 16 bytes only: the last word is filled up with
-// the bytes that happen to lie behind the data.
 template <class T>
 MSCCLPP_DEVICE void allreduce_switch(const Args& a) {
   const Common& c = a.common;
@@ -34,7 +23,6 @@ MSCCLPP_DEVICE void allreduce_switch(const Args& a) {
   char* out = static_cast<char*>(a.output);
   const uint32_t tid = global_thread(), threads = global_threads();
   const uint64_t half = window.bytes / 2 / 64 * 64, each = half / sizeof(T);
-  const bool hardware = window.stride == 0;
   const auto barrier = [&]() MSCCLPP_LAMBDA {
     if (!blocks_sync(c.state, c.control)) return false;
     bool ok = true;
@@ -52,19 +40,10 @@ MSCCLPP_DEVICE void allreduce_switch(const Args& a) {
     if (!barrier()) return;
     const Slice own = slice_of(count, c.rank, c.ranks, sizeof(T));
     const uint64_t at = base + own.first * sizeof(T);
-    const uint64_t part = hardware ? round_up(own.count, 16 / sizeof(T)) : own.count, bytes = part * sizeof(T);
-#if MSCCLPP_MULTIMEM
-    const bool at_once = hardware;
-    if (at_once) window.reduceToAll<T>(at, part, reduction_of(a), tid, threads);
-#else
-    constexpr bool at_once = false;
-#endif
-    if (!at_once) {
-      char* result = hardware ? static_cast<char*>(window.local) + at : out + (first + own.first) * sizeof(T);
-      window.reduceRange<T>(result, at, part, reduction_of(a), tid, threads);
-      if (!blocks_sync(c.state, c.control)) return;
-      window.broadcastRange(at, result, bytes, tid, threads);
-    }
+    char* result = out + (first + own.first) * sizeof(T);
+    window.reduceRange<T>(result, at, own.count, reduction_of(a), tid, threads);
+    if (!blocks_sync(c.state, c.control)) return;
+    window.broadcastRange(at, result, own.count * sizeof(T), tid, threads);
     if (!barrier()) return;
     copy(out + first * sizeof(T), static_cast<char*>(window.local) + base, count * sizeof(T), tid, threads);
   }

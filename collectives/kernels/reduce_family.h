@@ -60,9 +60,6 @@ MSCCLPP_KERNEL(mscclpp_steps_sum, StepArgs, args) { step_sum<Element>(args); }
 #if !MSCCLPP_FEW_KERNELS
 MSCCLPP_KERNEL(mscclpp_allreduce_allpair_ll8, Args, args) { allreduce_allpair_packets<Element, LL8Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_twophase_ll8, Args, args) { allreduce_twophase_packets<Element, LL8Packet>(args); }
-#if MSCCLPP_HAS_SWITCH
-MSCCLPP_KERNEL(mscclpp_allreduce_switch, Args, args) { allreduce_switch<Element>(args); }
-#endif
 #endif
 #endif
 
@@ -101,9 +98,10 @@ MSCCLPP_KERNEL(mscclpp_reduce_stream_ll128, LLArgs, args) { MSCCLPP_STREAM(strea
 #endif
 
 // GPUs store and load either packet in one access, so LL8 is enough for them, and their tables
-// have no other algorithm of these.
+// have no other algorithm of these. The switch between GPUs has images of its own (switch_family.h).
 #if MSCCLPP_TARGET_CPU || MSCCLPP_TARGET_CHECK
 MSCCLPP_KERNEL(mscclpp_allreduce_allpair_chunk, Args, args) { allreduce_allpair_chunk<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_allreduce_switch, Args, args) { allreduce_switch<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_ring, Args, args) { allreduce_ring<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_allpair_ll16, Args, args) { allreduce_allpair_packets<Element, LL16Packet>(args); }
 MSCCLPP_KERNEL(mscclpp_allreduce_twophase_ll16, Args, args) { allreduce_twophase_packets<Element, LL16Packet>(args); }

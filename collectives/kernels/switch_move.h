@@ -31,16 +31,15 @@ MSCCLPP_DEVICE void window_gather(const Args& a) {
 }
 
 #if MSCCLPP_MULTIMEM
-// registered_gather is an all-gather into outputs that are a part of the window. In place a rank would read by the one name of
-// the memory what it stores by the other, so that is for copies.
+// registered_gather is an all-gather into outputs that are a part of the window. It is not for calls in place, where a rank
+// would read by the one name of the memory what it stores by the other.
 MSCCLPP_DEVICE void registered_gather(const Args& a) {
   const Common& c = a.common;
   await_previous();
   if (!agree(c)) return;
   const Window window(a);
   const uint64_t part = a.count * a.element;
-  const bool apart = static_cast<const char*>(a.input) != static_cast<const char*>(a.output) + c.rank * part;
-  const Place place{0, a.output_offset, apart && ((a.output_offset | part) & 15) == 0};
+  const Place place{0, a.output_offset, ((a.output_offset | part) & 15) == 0};
   const Meeting met = window_meet(a, window, place);
   if (met == Meeting::kLeft) return;
   if (met == Meeting::kElsewhere) return gather_steps(a, window);

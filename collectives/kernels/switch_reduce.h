@@ -92,8 +92,8 @@ MSCCLPP_DEVICE void window_scatter(const Args& a) {
 }
 
 #if MSCCLPP_MULTIMEM
-// registered_scatter is a reduce-scatter of inputs that are a part of the window. In place a rank would write by the one name
-// of the memory what it reads by the other, so that is for copies.
+// registered_scatter is a reduce-scatter of inputs that are a part of the window. It is not for calls in place, where a rank
+// would write by the one name of the memory what it reads by the other.
 template <class T, ReduceOp Op>
 MSCCLPP_DEVICE void registered_scatter(const Args& a) {
   const Common& c = a.common;
@@ -101,8 +101,7 @@ MSCCLPP_DEVICE void registered_scatter(const Args& a) {
   if (!agree(c)) return;
   const Window window(a);
   const uint64_t part = a.count * sizeof(T);
-  const bool apart = static_cast<const char*>(a.output) != static_cast<const char*>(a.input) + c.rank * part;
-  const Place place{a.input_offset, 0, apart && ((a.input_offset | part) & 15) == 0};
+  const Place place{a.input_offset, 0, ((a.input_offset | part) & 15) == 0};
   const Meeting met = window_meet(a, window, place);
   if (met == Meeting::kLeft) return;
   if (met == Meeting::kElsewhere) return scatter_steps<T, Op>(a, window);

@@ -42,7 +42,6 @@ var amd = gpulink.Maker{
 	// Stores of 16 bytes are all that the lines of packets rely on.
 	WholeLines: false,
 	Archs:      []string{"gfx942", "gfx90a"},
-	Elsewhere:  []string{"switch", "switch_zerocopy", "switch_minmax", "switch_packets"},
 	Needs:      []framework.Need{framework.NeedVMM},
 	Images:     []func() (*image.Set, error){collectives.Images, actor.Images},
 	Visible: func(gpus []topo.GPU, lookup func(string) (string, bool)) []topo.GPU {
