@@ -44,6 +44,9 @@ func TestFaultHandlers(t *testing.T) { alone(t, "process.c", "TEST_MODE=faults")
 
 func TestHostCollectsChildren(t *testing.T) { alone(t, "process.c", "TEST_MODE=reaper") }
 
+// Neither the thread that makes communicators need stay, nor the main one.
+func TestThreadsEnd(t *testing.T) { alone(t, "process.c", "TEST_MODE=threads end") }
+
 func TestSixtyFourCommunicators(t *testing.T) { alone(t, "process.c", "TEST_MODE=many") }
 
 // A round makes three communicators: 10,002 with MSCCLPP_TEST_FULL.

@@ -249,8 +249,9 @@ func sealedCopy(f *os.File) (*os.File, []byte, error) {
 	return nil, nil, err
 }
 
-// descriptorPath is a path of an open file, whatever happens to its name.
-func descriptorPath(f *os.File) string { return inheritedPath(int(f.Fd())) }
+// descriptorPath is a path of an open file, whatever happens to its name. It is that of this thread: where the main one
+// has ended, the path of the process leads to nothing.
+func descriptorPath(f *os.File) string { return fmt.Sprintf("/proc/thread-self/fd/%d", f.Fd()) }
 
 // inheritedPath is the path of an open file for the process that has the descriptor.
 func inheritedPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }

@@ -48,7 +48,7 @@ func distrust(f *os.File, path string) error {
 // foreign objects to another user's file or folder.
 func foreign(info fs.FileInfo, path string) error {
 	user := owner(info)
-	if user == 0 || user == os.Geteuid() || user == ownerOf("/proc/self/exe") || user == ownerOf("/") {
+	if user == 0 || user == os.Geteuid() || user == ownerOf("/proc/thread-self/exe") || user == ownerOf("/") {
 		return nil // "/": in a user namespace, root has another number
 	}
 	return fmt.Errorf("%s belongs to user %d, expected %d or root", path, user, os.Geteuid())

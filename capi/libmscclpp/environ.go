@@ -88,12 +88,12 @@ func poller() (fd int, ok bool) {
 	if err := raw.Control(func(fd uintptr) { line = fmt.Sprintf("tfd:%9d ", fd) }); err != nil {
 		return 0, false
 	}
-	entries, _ := os.ReadDir("/proc/self/fd")
+	entries, _ := os.ReadDir("/proc/thread-self/fd")
 	for _, e := range entries {
-		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err != nil || to != "anon_inode:[eventpoll]" {
+		if to, err := os.Readlink("/proc/thread-self/fd/" + e.Name()); err != nil || to != "anon_inode:[eventpoll]" {
 			continue
 		}
-		info, err := os.ReadFile("/proc/self/fdinfo/" + e.Name())
+		info, err := os.ReadFile("/proc/thread-self/fdinfo/" + e.Name())
 		if err == nil && strings.Contains(string(info), line) {
 			fd, err = strconv.Atoi(e.Name())
 			return fd, err == nil

@@ -21,7 +21,7 @@ func hostHash(configured string) ([16]byte, error) {
 		if err != nil {
 			return [16]byte{}, fmt.Errorf("%w: this host has no boot id, set bootstrap.host_id: %w", framework.ErrUnavailable, err)
 		}
-		space, err := os.Readlink("/proc/self/ns/net")
+		space, err := os.Readlink("/proc/thread-self/ns/net") // that of the process is empty where its main thread has ended
 		if err != nil {
 			space = "unknown"
 		}

@@ -242,6 +242,44 @@ static void leaks(int rounds) {
   end(comms);
 }
 
+/* ---- threads that end ---- */
+
+static void* makes(void* unused) {
+  two_ranks();
+  return unused;
+}
+
+static char main_state(void) {
+  char path[64], state = '?';
+  snprintf(path, sizeof path, "/proc/self/task/%d/stat", getpid());
+  FILE* f = fopen(path, "r");
+  EXPECT(f && fscanf(f, "%*d (%*[^)]) %c", &state) == 1);
+  fclose(f);
+  return state;
+}
+
+static void* goes_on(void* unused) {
+  while (main_state() != 'Z') usleep(1000);
+  call(comms);
+  end(comms);
+  two_ranks(); /* all is made anew */
+  call(comms);
+  end(comms);
+  printf("ok\n");
+  exit(0);
+  return unused;
+}
+
+/* The thread that has made communicators ends, and then the main one. */
+static void threads_end(void) {
+  pthread_t thread;
+  EXPECT(pthread_create(&thread, NULL, makes, NULL) == 0);
+  pthread_join(thread, NULL);
+  call(comms);
+  EXPECT(pthread_create(&thread, NULL, goes_on, NULL) == 0);
+  pthread_exit(NULL);
+}
+
 int main(void) {
   const char *mode = getenv("TEST_MODE"), *rounds = getenv("TEST_ROUNDS");
   if (strcmp(mode, "faults") == 0) faults();
@@ -249,6 +287,7 @@ int main(void) {
   if (strcmp(mode, "interrupt handled") == 0) interrupt(1);
   if (strcmp(mode, "reaper") == 0) reaper();
   if (strcmp(mode, "many") == 0) sixty_four();
+  if (strcmp(mode, "threads end") == 0) threads_end();
   if (strcmp(mode, "leaks") == 0) leaks(atoi(rounds));
   printf("ok\n");
   return 0;

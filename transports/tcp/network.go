@@ -20,7 +20,7 @@ import (
 // networkStack names the network stack that this process sees: the running kernel
 // and the namespace. Loopback addresses mean the same within one stack only.
 func networkStack() string {
-	space, _ := os.Readlink("/proc/self/ns/net") // net:[4026531840]
+	space, _ := os.Readlink("/proc/thread-self/ns/net") // net:[4026531840]
 	space = strings.Trim(strings.TrimPrefix(space, "net:"), "[]")
 	name := strings.Join(strings.Fields(link.BootID()), "-") + "/" + space
 	return name[:min(len(name), maxStack)]

@@ -99,10 +99,11 @@ var loads atomic.Uint32
 
 // uniquePath names the descriptor as no other load did. The dynamic linker takes
 // equal paths for the same object, and descriptors are reused; so the number of
-// the load is spelled into the path, a bit each: "/" for 0, "/." for 1.
+// the load is spelled into the path, a bit each: "/" for 0, "/." for 1. The folder is that of the thread: that of the
+// process leads to nothing where its main thread has ended.
 func uniquePath(load uint32, fd int) string {
 	var b strings.Builder
-	b.WriteString("/proc/self/fd")
+	b.WriteString("/proc/thread-self/fd")
 	for ; load > 0; load >>= 1 {
 		b.WriteByte('/')
 		if load&1 == 1 {

@@ -93,7 +93,7 @@ var loads atomic.Uint32
 // descriptors are used again. The number of the load is spelled into the path, a bit each: "/" for 0, "/." for 1.
 func uniquePath(load uint32, fd int) string {
 	var b strings.Builder
-	b.WriteString("/proc/self/fd")
+	b.WriteString("/proc/thread-self/fd")
 	for ; load > 0; load >>= 1 {
 		b.WriteByte('/')
 		if load&1 == 1 {
