@@ -17,14 +17,14 @@ namespace inference {
 #if !MSCCLPP_TARGET_CPU
 
 // compare ends the launch if a rank has begun another call.
-MSCCLPP_DEVICE void compare(const NormArgs& a, uint32_t launch) {
+MSCCLPP_DEVICE void compare(const NormArgs& a, const Team& team, uint32_t launch) {
   const auto turn = (launch % 2) * a.ranks;
   for (uint32_t r = thread_id(); r < a.ranks; r += block_dim()) {
-    auto* theirs = reinterpret_cast<NormNotice*>(a.peers[r]) + turn + a.rank;
+    auto* theirs = reinterpret_cast<NormNotice*>(team.peer(r)) + turn + a.rank;
     store8_packet(theirs, static_cast<uint64_t>(launch) << 32 | a.signature);
   }
   for (uint32_t r = thread_id(); r < a.ranks; r += block_dim()) {
-    const auto* word = reinterpret_cast<const uint64_t*>(reinterpret_cast<NormNotice*>(a.peers[a.rank]) + turn + r);
+    const auto* word = reinterpret_cast<const uint64_t*>(reinterpret_cast<NormNotice*>(team.peer(a.rank)) + turn + r);
     uint64_t got = 0;
     const WaitSite site{a.kernel, 1, r, launch, &a.state->left};
     if (!wait_brief(a.control, site, [word, launch, &got] {
@@ -41,10 +41,12 @@ MSCCLPP_DEVICE void compare(const NormArgs& a, uint32_t launch) {
 }
 
 template <class T, uint32_t E, uint32_t kFlags>
-MSCCLPP_DEVICE void rows_of(const NormArgs& a, Team& team, uint32_t launch) {
-  Rows<T, E, kFlags> rows(a, team, launch);
-  const uint32_t first = team.index, teams = team.count - 1, works = rows.at.works();
+MSCCLPP_DEVICE uint32_t rows_of(const NormArgs& a, Team& team, const uint32_t* count) {
+  Rows<T, E, kFlags> rows(a, team);
+  const uint32_t before = load_relaxed_device(count), first = team.index, teams = team.count - 1, works = rows.at.works();
   Row r;
+  if (first < works && rows.at.work(first, &r)) rows.fetch(r);
+  rows.start(before + 1);
   for (uint32_t w = first; w < works; w += teams) {
     if (rows.at.work(w, &r)) rows.send_input(r);
   }
@@ -57,13 +59,15 @@ MSCCLPP_DEVICE void rows_of(const NormArgs& a, Team& team, uint32_t launch) {
       else if (!rows.at.has(kOwnOutput)) rows.accept(r);
     }
   }
+  return before + 1;
 }
 
 // The team without rows compares calls, and counts the launch for the blocks that it lacks.
-MSCCLPP_DEVICE void keep_books(const NormArgs& a, const Team& team, uint32_t launch) {
-  const uint32_t with_rows = grid_dim() - team.size;
-  compare(a, launch);
+MSCCLPP_DEVICE uint32_t keep_books(const NormArgs& a, const Team& team, const uint32_t* count) {
+  const uint32_t with_rows = grid_dim() - team.size, launch = load_relaxed_device(count) + 1;
   for (uint32_t b = with_rows + thread_id(); b < kMostBlocks; b += block_dim()) a.state->counts[1 + b] = launch;
+  compare(a, team, launch);
+  return launch;
 }
 
 template <class T>
@@ -74,15 +78,15 @@ MSCCLPP_DEVICE void all_reduce_norm(const NormArgs& a) {
   const bool last = team.index + 1 == team.count;
   if (last && team.rank != 0) return;
   uint32_t* count = &a.state->counts[last ? 0 : 1 + block_id()];
-  const uint32_t launch = load_relaxed_device(count) + 1;
+  uint32_t launch;
   if (last) {
-    keep_books(a, team, launch);
+    launch = keep_books(a, team, count);
   } else if ((a.flags & kPairs) != 0) {
-    rows_of<T, 2, kWholeRows>(a, team, launch);
+    launch = rows_of<T, 2, kWholeRows>(a, team, count);
   } else if ((a.flags & ~kWholeRows) == 0 && a.quantized == kNotQuantized) {
-    rows_of<T, 1, kWholeRows>(a, team, launch);
+    launch = rows_of<T, 1, kWholeRows>(a, team, count);
   } else {
-    rows_of<T, 1, kAllFlags>(a, team, launch);
+    launch = rows_of<T, 1, kAllFlags>(a, team, count);
   }
   block_sync();  // all of the block know the launch
   if (thread_id() == 0) store_relaxed_device(count, launch);

@@ -29,7 +29,9 @@ struct HostRows {
   uint64_t launch;
 
   HostRows(const NormArgs& args, uint64_t number)
-      : a(args), at(args, static_cast<uint32_t>(number), static_cast<uint64_t>(args.hidden) * sizeof(T)), launch(number) {}
+      : a(args), at(args, static_cast<uint64_t>(args.hidden) * sizeof(T)), launch(number) {
+    at.set(static_cast<uint32_t>(number));
+  }
 
   char* here(uint64_t place) const { return a.peers[a.rank] + place; }
 
@@ -233,7 +235,7 @@ template <class T>
 inline void all_reduce_norm(const NormArgs& a) {
   NormState* s = a.state;
   const uint64_t launch = s->launches + 1;
-  const uint32_t number = static_cast<uint32_t>(launch), works = Places<kAllFlags>(a, number, 0).works();
+  const uint32_t number = static_cast<uint32_t>(launch), works = Places<kAllFlags>(a, 0).works();
   const HostRows<T> rows(a, launch);
   fence_system();  // the last launch has cleared packets before this one sends
   const auto at = [&a, launch](uint32_t r) { return reinterpret_cast<NormNotice*>(a.peers[r]) + (launch % 2) * a.ranks; };

@@ -48,10 +48,11 @@ constexpr uint32_t kWholeRows = kTwoShot | kLayerNorm | kNoNorm, kAllFlags = ~0u
 template <uint32_t kFlags>
 struct Places {
   const NormArgs& a;
-  uint64_t row;   // bytes
-  uint64_t half;  // where the launch's half begins
+  uint64_t row;       // bytes
+  uint64_t half = 0;  // where the launch's half begins
 
-  MSCCLPP_DEVICE Places(const NormArgs& args, uint32_t launch, uint64_t bytes) : a(args), row(bytes), half(args.notices + (launch % 2 == 0 ? args.half : 0)) {}
+  MSCCLPP_DEVICE Places(const NormArgs& args, uint64_t bytes) : a(args), row(bytes) {}
+  MSCCLPP_DEVICE void set(uint32_t launch) { half = a.notices + (launch % 2 == 0 ? a.half : 0); }
 
   MSCCLPP_DEVICE bool has(uint32_t flag) const { return (a.flags & kFlags & flag) != 0; }
   MSCCLPP_DEVICE uint32_t quantized() const { return kFlags == kAllFlags ? a.quantized : static_cast<uint32_t>(kNotQuantized); }

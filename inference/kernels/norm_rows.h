@@ -67,18 +67,29 @@ struct Rows {
   static constexpr uint32_t kPeers = E == 1 ? 4 : 1;
 
   const NormArgs& a;
-  const Places<kFlags> at;
+  Places<kFlags> at;
   Team& team;
-  const uint32_t launch;
+  uint32_t launch = 0;
   const uint32_t begin, step, vectors, chunk;
   bool ok = true;
   uint32_t held = ~0u;  // the row whose input is here
   Vec16 mine[E], weight[E], bias[E];
   Vec16 kept[E];        // sums
 
-  MSCCLPP_DEVICE Rows(const NormArgs& args, Team& t, uint32_t number)
-      : a(args), at(args, number, static_cast<uint64_t>(args.hidden) * sizeof(T)), team(t), launch(number), begin(t.thread()), step(t.threads()),
-        vectors(args.hidden / V::kElements), chunk(E * t.threads()) {}
+  MSCCLPP_DEVICE Rows(const NormArgs& args, Team& t)
+      : a(args), at(args, static_cast<uint64_t>(args.hidden) * sizeof(T)), team(t), begin(t.thread()), step(t.threads()), vectors(args.hidden / V::kElements),
+        chunk(E * t.threads()) {}
+
+  // The number of the launch says where packets are; the input of the first row is under way meanwhile.
+  MSCCLPP_DEVICE void start(uint32_t number) {
+    launch = number;
+    at.set(number);
+  }
+  MSCCLPP_DEVICE void fetch(const Row& r) {
+    if (at.has(kOwnInput) && r.owner != a.rank) return;
+    load(at.input_of(r), 0, mine);
+    held = r.token;
+  }
 
   template <class F>
   MSCCLPP_DEVICE void each(uint32_t from, F f) const {
@@ -100,22 +111,21 @@ struct Rows {
   // The input of a row for its owner, or in one-shot for all.
   MSCCLPP_DEVICE void send_input(const Row& r) {
     if (at.has(kOwnInput) || (at.two() && r.owner == a.rank)) return;
-    const bool first = held == ~0u && !at.two();
     chunks([&](uint32_t from) MSCCLPP_INLINED {
       Vec16 x[E];
-      load(at.input_of(r), from, x);
+      take_input(r, from, x);
       for (uint32_t i = 1; i < a.ranks; ++i) {
         const uint32_t to = a.rank + i < a.ranks ? a.rank + i : a.rank + i - a.ranks;
         if (at.two() && to != r.owner) continue;
         char* p = team.peer(to) + at.input(a.rank, to, r);
         each(from, [&](uint32_t k, uint32_t v) MSCCLPP_INLINED { store16_packet(p + 16ull * v, scrub(x[k])); });
       }
-      if (first && from == 0) {
-        MSCCLPP_UNROLL
-        for (uint32_t i = 0; i < E; ++i) mine[i] = x[i];
-      }
     });
-    if (first) held = r.token;
+  }
+  MSCCLPP_DEVICE void take_input(const Row& r, uint32_t from, Vec16 (&x)[E]) const {
+    if (from != 0 || held != r.token) return load(at.input_of(r), from, x);
+    MSCCLPP_UNROLL
+    for (uint32_t i = 0; i < E; ++i) x[i] = mine[i];
   }
 
   // It loads the values that are the same in all rows, and holds up no packets.
@@ -161,12 +171,7 @@ struct Rows {
   // The sum of all ranks, in their order, and the residual.
   MSCCLPP_DEVICE void add(const Row& r, uint32_t from, Vec16 (&sum)[E]) {
     Vec16 x[E], before[E];
-    if (from == 0 && held == r.token) {
-      MSCCLPP_UNROLL
-      for (uint32_t i = 0; i < E; ++i) x[i] = mine[i];
-    } else {
-      load(at.input_of(r), from, x);
-    }
+    take_input(r, from, x);
     if (a.residual != nullptr) load(a.residual + at.residual_at(r), from, before);
     float acc[E][V::kElements];
     MSCCLPP_UNROLL
