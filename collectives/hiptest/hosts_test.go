@@ -27,6 +27,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device/native"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
+	machines "github.com/mscclpp-go/mscclpp/internal/gfx/gpus"
 	"github.com/mscclpp-go/mscclpp/transports/ib-host"
 	"github.com/mscclpp-go/mscclpp/transports/ib-nonatomic"
 	"github.com/mscclpp-go/mscclpp/transports/xgmi"
@@ -242,3 +243,31 @@ func (p piece) Pointer(at int) unsafe.Pointer {
 func (p piece) Write(b []byte, at int) error { return p.dev.WriteAt(b, p.base+uintptr(at)) }
 
 func (p piece) Read(b []byte, at int) error { return p.dev.ReadAt(b, p.base+uintptr(at)) }
+
+// The kernels that exchange between hosts are executed as the committed code objects as well, by an interpreter under the model of the
+// caches. The emulated runtime reads its environment once, so another process runs the test.
+func TestExchangesExecuteCodeObjects(t *testing.T) {
+	hipemulated.Build(t)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for arch, adapter := range map[string]string{"gfx942": ibhost.Name, "gfx90a": ibnonatomic.Name} {
+		machine, err := machines.Start(machines.Options{GPUs: ranks, Shape: machines.Shape(arch), Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := exec.CommandContext(t.Context(), program, "-test.run=^TestAdaptersReachMemoryOfHIP$/^"+adapter+"$")
+		c.Env = append(os.Environ(), hipemulated.MachineEnv(machine.Path(), arch)...)
+		text, err := c.CombinedOutput()
+		ran := machine.Kernels()
+		if mistakes := machine.Close(); err != nil || mistakes != nil {
+			t.Fatalf("%s: %v, %v\n%s", arch, err, mistakes, text)
+		}
+		for _, symbol := range []string{"mscclpp_steps_exchange", "mscclpp_steps_sendrecv"} {
+			if !slices.Contains(ran, symbol) {
+				t.Errorf("%s: %q have run: expected %s among them", arch, ran, symbol)
+			}
+		}
+	}
+}

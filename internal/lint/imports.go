@@ -41,7 +41,7 @@ var directions = []direction{
 	{of: "transports/", may: []string{"framework/", "transports/internal/", "internal/", "collectives/image"}, test: []string{"plugins/"},
 		why: "a transport knows neither another one, nor how it is served, nor what is built on it; compiled kernels are data"},
 	{of: "collectives/devicetest", may: nil, test: []string{"framework/", "collectives/", "transports/cudaipc", "transports/nvls", "transports/tcp", "transports/ib-host", "transports/ib-nonatomic", "bench/"}, why: "it runs the collectives as jobs on GPUs do, and beside others"},
-	{of: "collectives/hiptest", may: nil, test: []string{"framework/", "collectives/", "inference", "inference/inferencetest", "inference/moe", "inference/moe/moetest", "transports/xgmi", "transports/ib-host", "transports/ib-nonatomic"}, why: "it runs the collectives as jobs on AMD's GPUs do"},
+	{of: "collectives/hiptest", may: nil, test: []string{"framework/", "collectives/", "inference", "inference/inferencetest", "inference/moe", "inference/moe/moetest", "internal/gfx/gpus", "transports/xgmi", "transports/ib-host", "transports/ib-nonatomic"}, why: "it runs the collectives as jobs on AMD's GPUs do"},
 	{of: "collectives/internal/hostreduce", may: []string{"framework/kernel"}, why: "it knows elements, and no calls"},
 	{of: "collectives/internal/inter/placement", why: "it computes, and communicates nothing"},
 	{of: "collectives/internal/inter/lifetime", may: []string{"framework/"}, why: "it knows communicators alone"},

@@ -112,6 +112,7 @@ class Machine final : public Executor {
     Header h{};
     h.kind = kLaunch;
     {
+      const auto allocations = machine_allocations();
       Lock lock(state().mutex);
       announce();
       h.device = state().devices[static_cast<size_t>(context->device)]->physical;
@@ -255,6 +256,11 @@ int machine_connect(const char* arch) {
   return kSuccess;
 }
 
+std::unique_lock<std::mutex> machine_allocations() {
+  static auto* mutex = new std::mutex;  // threads may outlive objects
+  return std::unique_lock<std::mutex>(*mutex);
+}
+
 void machine_allocated(DevicePtr address, bool uncached) {
   if (machine() == nullptr) return;
   Lock lock(state().mutex);
@@ -269,6 +275,7 @@ void machine_created(AllocationHandle handle, bool uncached) {
 
 void machine_mapped() {
   if (machine() == nullptr) return;
+  const auto allocations = machine_allocations();
   Lock lock(state().mutex);
   machine()->announce();
 }

@@ -3,10 +3,15 @@
 #ifndef EMULATED_HIP_MACHINE_H_
 #define EMULATED_HIP_MACHINE_H_
 
+#include <mutex>
+
 #include "api.h"
 
 // Connects, if there is a machine: 0, or an error.
 int machine_connect(const char* arch);
+
+// Holds off what tells the machine of memory, for an allocation whose kind is not said yet.
+std::unique_lock<std::mutex> machine_allocations();
 
 // Device memory was allocated at an address, behind a handle, or mapped. Others may be given it at once, so the machine learns of
 // it now; all else it learns before a launch.

@@ -44,6 +44,7 @@ HIP int hipExtMallocWithFlags(void** address, size_t bytes, unsigned flags) {
     return bad;
   }
   DevicePtr p = 0;
+  const auto allocations = machine_allocations();
   const int bad = cuMemAlloc_v2(&p, bytes);
   *address = pointer(p);
   if (bad == 0) machine_allocated(p, flags == 3);
