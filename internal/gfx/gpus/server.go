@@ -1,6 +1,7 @@
 package gpus
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/internal/gfx/machine"
 	"github.com/mscclpp-go/mscclpp/internal/gfx/memory"
+	"github.com/mscclpp-go/mscclpp/internal/gfx/object"
 )
 
 // Start makes a machine that listens in a folder of its own.
@@ -32,7 +34,7 @@ func Start(o Options) (*Server, error) {
 		opts: o, folder: folder, listener: listener, ended: make(chan struct{}),
 		memory:  &spaces{caches, map[int]*space{}},
 		files:   files{caches, regions, map[fileKey]*file{}},
-		clients: map[int]*client{}, programs: map[[32]byte]*machine.Program{}, wake: make(chan struct{}, 1), kernels: map[string]bool{},
+		clients: map[int]*client{}, programs: map[[32]byte]*machine.Program{}, wake: make(chan struct{}, 1), kernels: map[execution]bool{}, sums: map[*machine.Program][32]byte{},
 	}
 	s.machine = machine.New(s.memory, machine.Options{Seed: o.Seed, Weak: true, RealTime: true})
 	s.accepted.Go(s.accept)
@@ -47,7 +49,29 @@ func (s *Server) Path() string { return filepath.Join(s.folder, "s") }
 func (s *Server) Kernels() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Sorted(maps.Keys(s.kernels))
+	names := map[string]bool{}
+	for e := range s.kernels {
+		names[e.kernel] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// NotRun lists the kernels of code objects for this machine's GPUs, of a name each, that have not run.
+func (s *Server) NotRun(objects map[string][]byte) (list []string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		o, err := object.Open(objects[name])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		for i := range o.Kernels {
+			if k := o.Kernels[i].Name; o.Arch == s.opts.Shape.Arch && !s.kernels[execution{sha256.Sum256(objects[name]), k}] {
+				list = append(list, name+": "+k)
+			}
+		}
+	}
+	return list, nil
 }
 
 // Close ends the machine, and returns the mistakes that kernels made.

@@ -44,13 +44,20 @@ type Server struct {
 	files    files
 	clients  map[int]*client
 	programs map[[32]byte]*machine.Program
+	sums     map[*machine.Program][32]byte
 
 	mu       sync.Mutex
 	todo     []func()
 	wake     chan struct{}
 	closed   bool
 	mistakes []error
-	kernels  map[string]bool
+	kernels  map[execution]bool
+}
+
+// execution is a kernel of a code object, which has this sum.
+type execution struct {
+	object [32]byte
+	kernel string
 }
 
 // client is a process that uses the GPUs.
@@ -89,7 +96,7 @@ func (s *Server) mistake(err error) {
 func (s *Server) ran(l *machine.Launch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kernels[l.Kernel] = true
+	s.kernels[execution{s.sums[l.Program], l.Kernel}] = true
 }
 
 // program reads a code object, once for all processes.
@@ -115,6 +122,6 @@ func (s *Server) program(f *os.File) (*machine.Program, error) {
 	if s.opts.Plant != nil {
 		s.opts.Plant(p.Object)
 	}
-	s.programs[sum] = p
+	s.programs[sum], s.sums[p] = p, sum
 	return p, nil
 }
