@@ -53,7 +53,7 @@ func LookPath(program, dir string, env []string) (string, error) {
 }
 
 // Command is LookPath for a program with its arguments, of which the first is the name by which it is called. A file of Python that is no
-// program itself is run by the python3 of the same PATH, without buffers for its output, as torchrun does.
+// program itself is run by Python, without buffers for its output, as torchrun does.
 func Command(program string, argv []string, dir string, env []string) (path string, args []string, err error) {
 	path, err = LookPath(program, dir, env)
 	if err == nil || !strings.HasSuffix(program, ".py") {
@@ -66,11 +66,22 @@ func Command(program string, argv []string, dir string, env []string) (path stri
 	if info, failed := os.Stat(script); failed != nil || !info.Mode().IsRegular() {
 		return "", argv, err
 	}
-	python, err := LookPath("python3", dir, env)
+	name := Python(env)
+	python, err := LookPath(name, dir, env)
 	if err != nil {
 		return "", argv, fmt.Errorf("script %s: %w", program, err)
 	}
-	return python, append([]string{"python3", "-u", program}, argv[1:]...), nil
+	return python, append([]string{name, "-u", program}, argv[1:]...), nil
+}
+
+// Python is the interpreter that runs scripts in an environment: that of PYTHON_EXEC, as torchrun has it, or python3 of its PATH.
+func Python(env []string) string {
+	for i := len(env) - 1; i >= 0; i-- {
+		if name, ok := strings.CutPrefix(env[i], "PYTHON_EXEC="); ok && name != "" {
+			return name
+		}
+	}
+	return "python3"
 }
 
 func executable(path string) error {

@@ -66,4 +66,8 @@ func TestCommandOfScripts(t *testing.T) {
 			t.Errorf("%s in %q: %q, %q, %v; expected %q, %q, code %d", c.program, c.dir, path, args, err, c.want, c.args, c.code)
 		}
 	}
+	env := []string{"PYTHON_EXEC=" + python, "PATH=" + empty}
+	if path, args, err := Command("plain.py", []string{"plain.py", "x"}, dir, env); err != nil || path != python || !slices.Equal(args, []string{python, "-u", "plain.py", "x"}) {
+		t.Errorf("PYTHON_EXEC: %q, %q, %v", path, args, err)
+	}
 }

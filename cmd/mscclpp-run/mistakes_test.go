@@ -16,6 +16,7 @@ func TestDidYouMean(t *testing.T) {
 	for want, args := range map[string]string{
 		`unknown transport "shn": did you mean "shm"?`:                   "-n 1 --transports shn --set plugins.dirs=" + folder + " bench allreduce",
 		`options for transport "shn" (did you mean "shm"?)`:              "-n 1 --set transport.shn.x=1 --set transports=shm bench allreduce",
+		`expected the flag before the name of a module of Python`:        "-n 1 bench allreduce --module",
 		`collective "allreduc" (did you mean "allreduce"?)`:              "-n 1 bench allreduc",
 		`collective "all-gathr" (did you mean "allgather"?)`:             "simulate all-gathr",
 		`element type "fp16" (did you mean "f16"?)`:                      "-n 1 bench allreduce --dtype fp16",

@@ -68,8 +68,8 @@ var aliases = map[string]string{
 	"hosts":            "host", "machinefile": "hostfile",
 }
 
-// accepted are flags of mpirun that are true here anyway.
-var accepted = []string{"oversubscribe", "allow-run-as-root", "use-hwthread-cpus"}
+// accepted are flags of mpirun and torchrun that are true here anyway.
+var accepted = []string{"oversubscribe", "allow-run-as-root", "use-hwthread-cpus", "no-python"}
 
 // numbers are the flags with a number, and which ones a user can mean. How many ranks a host takes
 // is asked later: with a list of hosts -n counts those of all.
@@ -92,7 +92,7 @@ var needed = []string{"hostfile", "host", "config", "chdir", "emit", "master-add
 // startFlags say how ranks are started, or where.
 var startFlags = []string{
 	"np", "nproc-per-node", "export", "nccl", "tee", "report-bindings", "chdir", "no-stdin", "nnodes", "node-rank",
-	"master-addr", "master-port", "rendezvous", "dry-run", "ssh", "agent", "max-restarts",
+	"master-addr", "master-port", "rendezvous", "dry-run", "ssh", "agent", "max-restarts", "module",
 }
 
 // meant refuses values that nobody can mean. 0, or -1, is what options hold when there
@@ -155,6 +155,7 @@ func newFlags(o *options) *pflag.FlagSet {
 	f.IntVar(&o.masterPort, "master-port", 0, "port on the host of rank 0; default: a free one, 29400 with several hosts")
 	f.StringVar(&o.rendezvous, "rendezvous", "", "HOST[:PORT], instead of the two before (also --rdzv-endpoint)")
 	f.BoolVar(&o.standalone, "standalone", false, "a job on this host alone: ignore the engine that started mscclpp-run")
+	f.Bool("module", false, "the program is a module of Python, as python -m has it (also -m, before the program)")
 	f.BoolVar(&o.dryRun, "dry-run", false, "print what would be started")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "no line about the rank that failed")
 	f.BoolVarP(&o.version, "version", "V", false, "print the version")
@@ -185,7 +186,9 @@ func doubleDash(f *pflag.FlagSet, args []string) []string {
 		name, _, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		flag := f.Lookup(name)
 		if arg[1] != '-' {
-			if len(name) == 1 {
+			if name == "m" && len(arg) == 2 { // which is a letter of a verb's
+				out[i], flag = "--module", f.Lookup("module")
+			} else if len(name) == 1 {
 				flag = f.ShorthandLookup(name)
 			} else if flag != nil {
 				out[i] = "-" + arg

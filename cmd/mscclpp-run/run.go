@@ -50,7 +50,8 @@ func (a *app) run(args []string) error {
 	}
 	var v *entry
 	var words int
-	if f.ArgsLenAtDash() != 0 { // "--" makes it a program whatever its name
+	module, _ := f.GetBool("module")
+	if f.ArgsLenAtDash() != 0 && !module { // "--" makes it a program whatever its name
 		v, words = findCommand(rest)
 	}
 	var command *cobra.Command
@@ -63,6 +64,9 @@ func (a *app) run(args []string) error {
 		}
 		if a.opts.version {
 			return a.printVersion()
+		}
+		if f.Changed("module") {
+			return verb.Usage("%s --module: expected the flag before the name of a module of Python", v.name)
 		}
 	}
 	var err error
@@ -83,6 +87,10 @@ func (a *app) run(args []string) error {
 	}
 	if v != nil {
 		return a.verb(v, command, rest)
+	}
+	if module {
+		python := launch.Python(os.Environ())
+		rest = append([]string{python, "-u", "-m"}, rest...)
 	}
 	return a.launch(rest[0], rest)
 }

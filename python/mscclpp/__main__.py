@@ -7,11 +7,13 @@ from . import _errors, _files
 
 
 def main() -> None:
-    """Become mscclpp-run, with the arguments of this process."""
+    """Become mscclpp-run, with the arguments of this process; this Python runs scripts and modules that are named by themselves."""
     try:
         path = _files.program("mscclpp-run")
     except _errors.Error as problem:
         sys.exit(f"mscclpp: {problem}")
+    if sys.executable:
+        os.environ.setdefault("PYTHON_EXEC", sys.executable)
     os.execv(path, ["mscclpp-run", *sys.argv[1:]])
 
 
