@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"crypto/sha256"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -35,7 +34,7 @@ func load(t testing.TB, file string) (operations int) {
 	if err := p.Check(); err != nil {
 		t.Fatal(err)
 	}
-	_ = sha256.Sum256(p.Encode(0))
+	_ = p.Sum()
 	u, all, err := inspect(p)
 	if err != nil {
 		t.Fatal(err)

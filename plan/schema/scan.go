@@ -31,7 +31,7 @@ type step struct {
 
 // syntax returns what is wrong with the syntax of a text, with the line.
 func syntax(data []byte) error {
-	if json.Valid(data) {
+	if valid(data) || json.Valid(data) {
 		return nil
 	}
 	var any json.RawMessage

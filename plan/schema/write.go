@@ -3,6 +3,8 @@ package schema
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
+	"hash"
 	"io"
 	"strconv"
 	"strings"
@@ -19,6 +21,14 @@ func (p *Plan) Encode(indent int) []byte {
 	w := writer{indent: indent}
 	w.plan(p)
 	return w.out
+}
+
+// Sum is the hash of the plan's text: plans that say the same have the same.
+func (p *Plan) Sum() [sha256.Size]byte {
+	w := writer{indent: Compact, hash: sha256.New(), out: make([]byte, 0, 2*hashedAtOnce)}
+	w.plan(p)
+	w.hash.Write(w.out)
+	return [sha256.Size]byte(w.hash.Sum(nil))
 }
 
 // WriteFile writes the plan, compressed if the name ends in .gz. The file is there whole, or not at all.
@@ -42,7 +52,11 @@ type writer struct {
 	indent int
 	depth  int
 	first  bool // nothing is in the object or list yet
+
+	hash hash.Hash // takes the text piece by piece; nil: it is kept
 }
+
+const hashedAtOnce = 16 << 10
 
 // open begins an object or list, and end ends it.
 func (w *writer) open(bracket byte) {
@@ -73,6 +87,10 @@ func (w *writer) line() {
 
 // item separates an element from the one before.
 func (w *writer) item() {
+	if w.hash != nil && len(w.out) >= hashedAtOnce {
+		w.hash.Write(w.out)
+		w.out = w.out[:0]
+	}
 	if !w.first {
 		w.out = append(w.out, ',')
 		if w.indent < 0 {
@@ -131,10 +149,24 @@ const hexDigits = "0123456789abcdef"
 // text writes a string as Python does: what is no ASCII is escaped.
 func (w *writer) text(s string) {
 	w.out = append(w.out, '"')
-	for _, r := range s {
-		w.char(r)
+	if plain(s) {
+		w.out = append(w.out, s...)
+	} else {
+		for _, r := range s {
+			w.char(r)
+		}
 	}
 	w.out = append(w.out, '"')
+}
+
+// plain reports whether nothing of a string is escaped.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 func (w *writer) char(r rune) {
