@@ -3,6 +3,7 @@ package ranktest
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 	"unsafe"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
+	"github.com/mscclpp-go/mscclpp/transports/nvls"
 	"github.com/mscclpp-go/mscclpp/transports/shm"
 	"github.com/mscclpp-go/mscclpp/transports/tcp"
 )
@@ -20,17 +22,23 @@ import (
 // OnEmulatedGPUs runs f as n ranks with an emulated GPU each.
 func OnEmulatedGPUs(t *testing.T, n int, f func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error) {
 	t.Helper()
-	onGPUs(t, make([]string, n), f)
+	onGPUs(t, make([]string, n), false, f)
+}
+
+// OnEmulatedSwitch is OnEmulatedGPUs with a switch between them. Its windows are reached by kernels that are interpreted, and by nothing else.
+func OnEmulatedSwitch(t *testing.T, n int, f func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error) {
+	t.Helper()
+	onGPUs(t, make([]string, n), true, f)
 }
 
 // OnEmulatedGPUsOverHosts is OnEmulatedGPUs for ranks that say they are on several hosts, one name for each, with sockets between them and kernels
 // for the host.
 func OnEmulatedGPUsOverHosts(t *testing.T, hosts []string, f func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error) {
 	t.Helper()
-	onGPUs(t, hosts, f)
+	onGPUs(t, hosts, false, f)
 }
 
-func onGPUs(t *testing.T, hosts []string, f func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error) {
+func onGPUs(t *testing.T, hosts []string, multicast bool, f func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error) {
 	t.Helper()
 	t.Setenv(cuda.EnvLibrary, emulated.Build(t))
 	t.Setenv(emulated.EnvMemory, "268435456")
@@ -47,11 +55,11 @@ func onGPUs(t *testing.T, hosts []string, f func(ctx context.Context, c *comm.Co
 	}
 	ranks(t, len(hosts), func(ctx context.Context, r int, boot *bootstrap.Local) error {
 		defer boot.Close()
-		return onGPU(ctx, boot, r, hosts[r], gpus, f)
+		return onGPU(ctx, boot, r, hosts[r], multicast, gpus, f)
 	})
 }
 
-func onGPU(ctx context.Context, boot *bootstrap.Local, index int, name string, gpus []topo.GPU, f func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error) error {
+func onGPU(ctx context.Context, boot *bootstrap.Local, index int, name string, multicast bool, gpus []topo.GPU, f func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error) error {
 	dev, err := cuda.Open(index)
 	if err != nil {
 		return err
@@ -75,6 +83,17 @@ func onGPU(ctx context.Context, boot *bootstrap.Local, index int, name string, g
 		all = append(all, shared, sockets)
 	}
 	o := comm.Options{Device: dev, Facts: framework.Facts{Host: name, NUMA: -1, Other: map[string]string{topo.FactPCI: dev.PCI()}}}
+	if multicast {
+		o.Facts.Other[topo.FactMulticast], o.Facts.Other[topo.FactDriver] = topo.MulticastYes, strconv.Itoa(dev.DriverVersion())
+		if err := dev.Multicast(); err != nil {
+			o.Facts.Other[topo.FactMulticast] = err.Error()
+		}
+		between, err := nvls.New(nvls.Config{}.Defaults())
+		if err != nil {
+			return err
+		}
+		all = append(all, between)
+	}
 	for _, inner := range all {
 		tr, err := comm.NewTransport(ctx, inner, "embedded")
 		if err != nil {

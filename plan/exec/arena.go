@@ -17,12 +17,13 @@ import (
 
 // setting is a plan on a communicator, before any call.
 type setting struct {
-	comm   *comm.Communicator
-	plan   *schema.Plan
-	use    use
-	tables *tables
-	reach  *reach
-	number uint32 // in reports of waits
+	comm     *comm.Communicator
+	plan     *schema.Plan
+	use      use
+	tables   *tables
+	reach    *reach
+	number   uint32 // in reports of waits
+	switched bool   // there is a switch between the ranks that share memory
 }
 
 // arena is the memory of launches for chunks of some size: a part that the ranks open to each other, with channels, and
@@ -32,6 +33,7 @@ type arena struct {
 	staged  bool
 	memory  *comm.Memory
 	shared  *comm.Symmetric
+	window  *comm.SwitchChannel // over the memory of all that share it; nil: none
 	ports   []*comm.PortChannel
 	private device.Memory
 	args    args // those that all launches share
@@ -58,7 +60,11 @@ func (e *setting) newArena(ctx context.Context, chunk uint64, staged bool) (a *a
 	if err := e.alike(ctx, chunk, staged); err != nil {
 		return a, err
 	}
-	if a.memory, err = e.comm.Alloc(a.bytes[rank]); err != nil {
+	bytes := a.bytes[rank]
+	if e.switched {
+		bytes = windowBytes(a.bytes)
+	}
+	if a.memory, err = e.comm.Alloc(bytes); err != nil {
 		return a, err
 	}
 	var at []uint64
@@ -66,6 +72,9 @@ func (e *setting) newArena(ctx context.Context, chunk uint64, staged bool) (a *a
 		return a, err
 	}
 	if err = a.openPorts(ctx, e); err != nil {
+		return a, err
+	}
+	if err = a.openWindow(ctx, e); err != nil {
 		return a, err
 	}
 	return a, a.fill(e, at)
@@ -143,8 +152,8 @@ func (a *arena) fill(e *setting, at []uint64) (err error) {
 		semaphores[i] = uint32(s.Init)
 	}
 	sem := put(&b, semaphores)
-	table := a.slots(at)
-	blocks, ops, operands, ids := put(&b, e.tables.blocks), put(&b, e.tables.ops), put(&b, based(e.tables.operands, table)), put(&b, e.tables.ids)
+	table := append(a.slots(at), a.windows(e.tables.groups, a.staged, a.begin(e))...)
+	blocks, ops, operands, ids := put(&b, e.tables.blocks), put(&b, reachable(e.tables, table)), put(&b, based(e.tables.operands, table)), put(&b, e.tables.ids)
 	slots := put(&b, table)
 	resolved := 0
 	if e.direct() {
@@ -226,6 +235,9 @@ func (a *arena) close() error {
 		if p != nil {
 			errs = append(errs, p.Close())
 		}
+	}
+	if a.window != nil {
+		errs = append(errs, a.window.Close())
 	}
 	if a.shared != nil {
 		errs = append(errs, a.shared.Close())

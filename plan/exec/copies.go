@@ -17,7 +17,7 @@ func copies(name schema.OpName) bool {
 
 // move emits a copy. One that reads what the copy before it has read becomes a part of that one: a source is loaded once, and stores to
 // several ranks are under way together.
-func (d *decoder) move(o *schema.Op, x op, src, dst []operand) {
+func (d *decoder) move(o *schema.Op, x op, src, dst, through []operand) {
 	x.Kind, x.Operands = opMove, uint32(len(d.operands))
 	if alike(src) {
 		src = src[:1]
@@ -27,7 +27,7 @@ func (d *decoder) move(o *schema.Op, x op, src, dst []operand) {
 		last.Destinations += uint16(len(dst))
 	} else {
 		x.Sources, x.Destinations = uint16(len(src)), uint16(len(dst))
-		d.operands = append(append(d.operands, src...), dst...)
+		d.operands = append(append(append(d.operands, src...), dst...), through...)
 		d.emit(x, nil)
 	}
 	if o.Name == schema.Pws || o.Name == schema.Pwsf {
@@ -43,7 +43,7 @@ func alike(list []operand) bool {
 
 // sameSource returns the operation before a copy, if that is a copy of the same bytes.
 func (d *decoder) sameSource(x *op, src, dst []operand) *op {
-	if len(d.ops) == d.first || len(src) != 1 {
+	if len(d.ops) == d.first || len(src) != 1 || x.Flags&storesWindow != 0 {
 		return nil
 	}
 	last := &d.ops[len(d.ops)-1]

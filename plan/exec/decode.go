@@ -15,7 +15,8 @@ type tables struct {
 	ops      []op
 	operands []operand
 	ids      []uint32
-	meetings int // device barriers
+	meetings int     // device barriers
+	groups   [][]int // ranks in order, of switch channels
 
 	reductions map[int]*schema.Op // of the file, by place in ops
 }
@@ -163,12 +164,13 @@ func (d *decoder) pipeline(o *schema.Op, x op) error {
 // data is an operation with operands.
 func (d *decoder) data(o *schema.Op, x op) error {
 	src, dst := d.operandsOf(o)
+	through := d.through(o, &x)
 	if o.Channel() != schema.Port && copies(o.Name) {
-		d.move(o, x, src, dst)
+		d.move(o, x, src, dst, through)
 		return nil
 	}
 	x.Operands, x.Sources, x.Destinations = uint32(len(d.operands)), uint16(len(src)), uint16(len(dst))
-	d.operands = append(append(d.operands, src...), dst...)
+	d.operands = append(append(append(d.operands, src...), dst...), through...)
 	if o.Name.Packets() {
 		x.Flags |= ofPackets
 	}
@@ -258,6 +260,34 @@ func (d *decoder) operandsOf(o *schema.Op) (src, dst []operand) {
 		dst = append(dst, operand{Slot: slotOf(d.gpu.ID, l.Dst.Buffer), Index: uint32(l.Dst.Index), Size: uint32(l.Dst.Size)})
 	}
 	return src, dst
+}
+
+// through returns the operands of a switch as its window has them: the source, if the operation reduces, and the destination, if it stores to all.
+func (d *decoder) through(o *schema.Op, x *op) (out []operand) {
+	window := func(id, index, size int, packet uint32, flag uint16) {
+		c := d.switches(id)
+		g := slices.IndexFunc(d.groups, func(ranks []int) bool { return slices.Equal(ranks, c.Ranks) })
+		if g < 0 {
+			g = len(d.groups)
+			d.groups = append(d.groups, c.Ranks)
+		}
+		x.Flags |= flag
+		out = append(out, operand{Slot: slotOf(len(d.plan.GPUs)+g, c.Buffer), Index: uint32(index), Size: uint32(size), Packet: packet})
+	}
+	if o.Load != nil {
+		window(o.ChannelIDs[0], o.Load.Offset, o.Load.Size, 0, loadsWindow)
+	}
+	for i := range o.Src {
+		if s := &o.Src[i]; s.Kind == schema.Multicast {
+			window(s.ID, s.Index, s.Size, packetSource(o, i), loadsWindow)
+		}
+	}
+	for i := range o.Dst {
+		if s := &o.Dst[i]; s.Kind == schema.Multicast {
+			window(s.ID, s.Index, s.Size, packetDestination(o, i), storesWindow)
+		}
+	}
+	return out
 }
 
 // switches is a switch channel of the block, with its ranks in order: all of them reduce in the same one.

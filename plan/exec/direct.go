@@ -9,9 +9,9 @@ import (
 const mostWindows = 32
 
 // direct reports whether input and output of other ranks can be reached where they are: those that share memory are all,
-// and ports, which are bound to memory beforehand, have no part in it.
+// and ports and windows of switches, which are bound to memory beforehand, have no part in it.
 func (e *setting) direct() bool {
-	return e.use.apart && !e.use.ports && e.reach.comm == e.comm
+	return e.use.apart && !e.use.ports && !e.switched && e.reach.comm == e.comm
 }
 
 // inPlace decides where the buffers of a call are if ranks reach each other's directly; false: they have to be staged.

@@ -26,7 +26,7 @@ func New(ctx context.Context, c *comm.Communicator, p *schema.Plan) (*Executor, 
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
-	e := &Executor{setting: setting{comm: c, plan: p}, sum: sha256.Sum256(p.Encode(0)), host: c.Device().Info().Device == framework.Host}
+	e := &Executor{setting: setting{comm: c, plan: p}, sum: p.Sum(), host: c.Device().Info().Device == framework.Host}
 	var mistake error
 	if len(p.GPUs) != c.Size() {
 		mistake = invalid("plan %s is for %d ranks: expected one for %d", p.Name, len(p.GPUs), c.Size())
@@ -44,6 +44,9 @@ func New(ctx context.Context, c *comm.Communicator, p *schema.Plan) (*Executor, 
 	}
 	if e.reach, err = newReach(ctx, c, p, &e.use); err != nil {
 		return nil, err
+	}
+	if e.switched, err = e.hasSwitch(ctx, all); err != nil {
+		return nil, errors.Join(err, e.reach.close())
 	}
 	e.totals = sync.OnceValues(func() (map[*schema.Op]bool, error) { return verify.Totals(p) })
 	e.list()

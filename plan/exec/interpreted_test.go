@@ -26,6 +26,7 @@ const (
 	atShared   = 1 << 44
 	atTables   = atShared + 1<<32
 	atControl  = atShared + 2<<32
+	atWindow   = 3 << 44
 )
 
 func place(base uint64, rank int) uint64 { return base + uint64(rank)*rankStride }
@@ -41,6 +42,15 @@ type interpreted struct {
 	packet Packet
 	direct bool
 	other  bool // it has reductions of its own
+	window bool // there is a switch
+}
+
+// begin is where the window over a group of all ranks begins.
+func (x *interpreted) begin(ranks []int) uint64 {
+	if !x.window || len(ranks) != len(x.plan.GPUs) {
+		return 0
+	}
+	return atWindow
 }
 
 func (x *interpreted) must(what string, err error) {
@@ -61,8 +71,11 @@ func (x *interpreted) set(launches int) {
 	at := make([]uint64, len(all))
 	for r := range all {
 		at[r] = place(atShared, r)
-		x.must("memory", x.Memory(r, fmt.Sprintf("memory-of-rank-%d", r), at[r], roundUp(x.shape.bytes[r], 16)))
+		x.must("memory", x.Memory(r, fmt.Sprintf("memory-of-rank-%d", r), at[r], windowBytes(x.shape.bytes)))
 		x.must("control", x.Memory(r, fmt.Sprintf("control-of-rank-%d", r), place(atControl, r), uint64(unsafe.Sizeof(kernel.WaitControl{}))))
+	}
+	if x.window {
+		x.must("window", x.Window("window", atWindow, windowBytes(x.shape.bytes), at))
 	}
 	if x.op == kernel.Avg {
 		totals, err := verify.Totals(x.plan)
@@ -92,7 +105,7 @@ func (x *interpreted) tables(rank int, t *tables, at []uint64) *args {
 	for i, s := range x.plan.GPUs[rank].Semaphores {
 		semaphores[i] = uint32(s.Init)
 	}
-	slots := a.slots(at)
+	slots := append(a.slots(at), a.windows(t.groups, true, x.begin)...)
 	operands := based(t.operands, slots)
 	windows, peers := make([]window, len(at)), make([]uint64, len(at))
 	for r := range at {
@@ -119,7 +132,7 @@ func (x *interpreted) tables(rank int, t *tables, at []uint64) *args {
 	out := &args{
 		tableArgs{
 			Control: uintptr(place(atControl, rank)), State: base, Cursors: where(cursors), Meetings: where(meetings), Semaphores: where(put(&b, semaphores)),
-			Blocks: where(put(&b, t.blocks)), Ops: where(put(&b, t.ops)), Operands: where(put(&b, operands)), IDs: where(put(&b, t.ids)), Slots: where(put(&b, slots)),
+			Blocks: where(put(&b, t.blocks)), Ops: where(put(&b, reachable(t, slots))), Operands: where(put(&b, operands)), IDs: where(put(&b, t.ids)), Slots: where(put(&b, slots)),
 			Memory: where(put(&b, memory)), Notice: uintptr(at[rank]), Peers: where(put(&b, peers)),
 		},
 		callArgs{
@@ -238,7 +251,8 @@ func interpreter(t *testing.T) *interpret.Session {
 }
 
 // The PTX of the executor gives the results of plans, bit for bit, launch after launch, and nothing that it does is without an order: with
-// LL8 and LL16, with buffers that are staged and such as ranks reach where they are. INTERPRET=full runs all plans of the collection on more schedules.
+// LL8 and LL16, with buffers that are staged and such as ranks reach where they are,
+// and through a switch. INTERPRET=full runs all plans of the collection on more schedules.
 func TestPlansInTheInterpreter(t *testing.T) {
 	s := interpreter(t)
 	full := os.Getenv("INTERPRET") == "full"
@@ -277,8 +291,12 @@ func TestPlansInTheInterpreter(t *testing.T) {
 			formats = append(formats, LL8)
 		}
 		for _, packet := range formats {
-			for _, direct := range []bool{false, true} {
-				x := &interpreted{Session: s, t: t, plan: p, packet: packet, direct: direct}
+			for _, how := range []struct{ direct, window bool }{{}, {direct: true}, {window: true}} {
+				direct := how.direct
+				if how.window && len(p.GPUs[0].Switches()) == 0 {
+					continue
+				}
+				x := &interpreted{Session: s, t: t, plan: p, packet: packet, direct: direct, window: how.window}
 				x.shape.chunk = chunkFor(p)
 				if u, _, err := inspect(p); err != nil || direct && !u.apart {
 					continue
@@ -294,7 +312,7 @@ func TestPlansInTheInterpreter(t *testing.T) {
 				}
 				x.expect(launches)
 				if _, err := s.Run(1, schedules, true, mostInterpreted); err != nil {
-					t.Errorf("%s, packets of %d, %v, buffers where they are: %v: %v", p.Name, packet, x.op, direct, err)
+					t.Errorf("%s, packets of %d, %v, %+v: %v", p.Name, packet, x.op, how, err)
 				}
 				ran++
 			}

@@ -41,6 +41,8 @@ const (
 	inPipeline
 	met
 	total
+	loadsWindow
+	storesWindow
 )
 
 type op struct {

@@ -24,5 +24,6 @@ func TestLayoutsAgree(t *testing.T) {
 			"sizeof(State)":      stateBytes,
 			"kAwait << 8 | kPut": uint64(opAwait)<<8 | uint64(opPut),
 			"kOverPort | kRelaxed << 4 | kThenSignal << 8 | kOfPackets << 12 | kInPipeline << 16 | kMet << 20 | uint64_t(kTotal) << 24": uint64(overPort) | uint64(relaxed)<<4 | uint64(thenSignal)<<8 | uint64(ofPackets)<<12 | uint64(inPipeline)<<16 | uint64(met)<<20 | uint64(total)<<24,
+			"kLoadsWindow | kStoresWindow << 4": uint64(loadsWindow) | uint64(storesWindow)<<4,
 		})
 }

@@ -2,7 +2,7 @@
 #ifndef MSCCLPP_PLAN_DATA_OPS_H_
 #define MSCCLPP_PLAN_DATA_OPS_H_
 
-#include "machine.h"
+#include "switch_ops.h"
 
 namespace mscclpp {
 namespace plans {
@@ -57,7 +57,7 @@ MSCCLPP_DEVICE bool spread(const Machine& m, const Op& o, const Range& r) {
 
 MSCCLPP_DEVICE void move(const Machine& m, const Op& o, const Cursor& c, uint64_t unit) {
   const Range r = m.range(o, m.destination(o, 0), c, unit);
-  if (r.n == 0) return;
+  if (r.n == 0 || move_through(m, o, r)) return;
   if (o.sources == 1 && o.destinations > 1 && spread(m, o, r)) return;
   for (uint32_t i = 0; i < o.destinations; ++i) {
     copy_bytes(m.at(m.destination(o, i), r), m.at(m.source(o, o.sources == 1 ? 0 : i), r), r.n, m.tid, m.nthreads);
@@ -161,7 +161,7 @@ MSCCLPP_DEVICE void reduce_by(const Machine& m, const Op& o, const Range& r) {
 template <class T>
 MSCCLPP_DEVICE void reduce(const Machine& m, const Op& o, const Cursor& c, uint64_t unit) {
   const Range r = m.range(o, m.destination(o, 0), c, unit);
-  if (r.n == 0) return;
+  if (r.n == 0 || reduce_through<T>(m, o, r)) return;
   if (m.reduction_of(o).op == kSum) {
     reduce_by<T, kSum>(m, o, r);
   } else {

@@ -260,7 +260,7 @@ MSCCLPP_DEVICE Room* furnish(Machine& m) {
       mscclpp::store16(reinterpret_cast<Vec16*>(&here) + k, mscclpp::load16(reinterpret_cast<const Vec16*>(&o) + k));
     }
 #endif
-    const uint32_t count = uint32_t(o.sources) + o.destinations, first = o.operands - b.operands;
+    const uint32_t count = Machine::operands_of(o), first = o.operands - b.operands;
     const bool fixed = !Machine::changes(o), by_source = o.kind == kForward || o.kind == kAwait;
     if (count != 0) {
       const Range r = m.range_in_turn(o, a.operands[o.operands + (by_source ? 0 : o.sources)], Cursor(), 0);

@@ -106,6 +106,14 @@ struct Machine {
 
   MSCCLPP_DEVICE const Operand& source(const Op& o, uint32_t i) const { return operands[o.operands + i]; }
   MSCCLPP_DEVICE const Operand& destination(const Op& o, uint32_t i) const { return source(o, o.sources + i); }
+  MSCCLPP_DEVICE const Operand& through(const Op& o, uint32_t i) const { return source(o, o.sources + o.destinations + i); }
+  MSCCLPP_DEVICE static uint32_t operands_of(const Op& o) {
+#if MSCCLPP_MULTIMEM
+    return uint32_t(o.sources) + o.destinations + ((o.flags & kLoadsWindow) != 0 ? 1 : 0) + ((o.flags & kStoresWindow) != 0 ? 1 : 0);
+#else
+    return uint32_t(o.sources) + o.destinations;
+#endif
+  }
 #if MSCCLPP_PLAN_TURNS
   MSCCLPP_DEVICE const Op* ops() const { return a.ops + a.blocks[block].first; }
   MSCCLPP_DEVICE const SemaphoreHandle& memory(const Op& o, uint32_t i) const { return a.memory[a.ids[o.ids + i]]; }

@@ -2,7 +2,7 @@
 #ifndef MSCCLPP_PLAN_PACKET_OPS_H_
 #define MSCCLPP_PLAN_PACKET_OPS_H_
 
-#include "machine.h"
+#include "switch_ops.h"
 
 namespace mscclpp {
 namespace plans {
@@ -159,6 +159,7 @@ MSCCLPP_DEVICE Outcome forward(const Machine& m, const Op& o, Cursor& c) {
   for (uint64_t i = m.tid; i * sizeof(U) < r.n; i += m.nthreads) {
     U payload;
     if (!read<P>(m, o, from, i, payload)) return kLeft;
+    if (packet_through<P>(m, o, r, i, payload)) continue;
     for (uint32_t k = 0; k < o.destinations; ++k) {
       writePacket(reinterpret_cast<P*>(m.at(m.destination(o, k), r)) + i, payload, m.flag);
     }

@@ -11,7 +11,8 @@
 namespace mscclpp {
 namespace plans {
 
-// The operations. The host has taken those of files apart: a reduction over a switch is one over the memory of all members.
+// The operations. The host has taken those of files apart: a reduction over a switch is one over the memory of all members,
+// and beside it through the window, where there is one.
 enum Kind : uint16_t {
   kNop = 0, kBarrier = 1, kSignal = 2, kWait = 3, kFlush = 4, kAcquire = 5, kRelease = 6, kPipeline = 7,
   kMove = 8,           // source i to destination i, or the one source to all destinations
@@ -32,7 +33,9 @@ enum Flag : uint16_t {
   kOfPackets = 8,    // operands know no turns of pipelines
   kInPipeline = 16,
   kMet = 32,         // says no more than that a rank has begun its launch: with windows ranks tell each other so before
-  kTotal = 64        // a reduction whose results have the inputs of all ranks: averages are divided here
+  kTotal = 64,       // a reduction whose results have the inputs of all ranks: averages are divided here
+  kLoadsWindow = 128, // behind the destinations is the source as the window of a switch has it…
+  kStoresWindow = 256 // …and the destination
 };
 
 struct Op {
@@ -56,7 +59,7 @@ struct Op {
 };
 static_assert(sizeof(Op) == 64, "layout");
 
-// Slots are buffers of ranks: 3 * rank + 0 for input, 1 for output, 2 for scratch memory.
+// Slots are buffers of ranks: 3 * rank + 0 for input, 1 for output, 2 for scratch memory. Behind those of the ranks are the windows of switches.
 enum Packed : uint32_t {
   kOfPacket = 1,
   kNoted = 2      // by GPUs: base is where the bytes are that a block does

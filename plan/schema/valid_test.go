@@ -37,7 +37,7 @@ func TestValid(t *testing.T) {
 	}
 }
 
-// What valid takes is JSON.
+// Each text that valid takes is JSON.
 func FuzzValid(f *testing.F) {
 	for text := range texts {
 		f.Add([]byte(text))
