@@ -113,6 +113,15 @@ func profiledProgram(t *testing.T, source string, n int, own []string, variables
 	return said, files
 }
 
+// A plugin hears nothing of a forked child, in which it would end by itself.
+func TestProfilerAndFork(t *testing.T) {
+	events := filepath.Join(t.TempDir(), "events")
+	ranksWith(t, "fork.c", 2, environ(t, "NCCL_PROFILER_PLUGIN="+shared(t, "profiler.c", "libprofiler.so"), "TEST_EVENTS="+events), 1)
+	if text, err := os.ReadFile(events); err != nil || !strings.Contains(string(text), "func=AllReduce") {
+		t.Errorf("the plugin heard %q: %v: expected calls", text, err)
+	}
+}
+
 // A program's calls, as a plugin of version 5 hears of them.
 func TestProfiler(t *testing.T) {
 	for name, own := range map[string]func() []string{"host": func() []string { return environ(t) }, "gpus": func() []string { return onGPUs(t, "TEST_GPUS=1") }} {

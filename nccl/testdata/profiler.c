@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../nccl.h"
 
@@ -56,8 +57,16 @@ static struct thing* thing(uintptr_t context) {
 
 static uintptr_t number(void* of) { return of ? ((struct thing*)of)->number : 0; }
 
+/* A forked child has no communicator, and no event. */
+static void in_its_process(void) {
+  static pid_t owner;
+  if (owner == 0) owner = getpid();
+  if (owner != getpid()) abort();
+}
+
 #define WRITE(...)          \
   do {                      \
+    in_its_process();       \
     fprintf(out, __VA_ARGS__); \
     fflush(out);            \
   } while (0)
