@@ -25,13 +25,25 @@ type WaitControl struct {
 	_        [60]byte
 }
 
-// RecordRing is the counterpart of mscclpp::RecordRing. Next, Records and Calls are addresses.
+// RecordRing is the counterpart of mscclpp::RecordRing. Next, Records, Calls and Clock are addresses.
 type RecordRing struct {
 	Next         uintptr
 	Records      uintptr
 	Calls        uintptr // of the number of calls that the host has begun; 0: it is not known
 	Communicator uint64
 	Mask         uint64
+	Clock        uintptr // of a RecordClock; 0: the system's
+	SignedAt     uint64
+	SignedTo     uint64
+}
+
+// RecordClock is the counterpart of mscclpp::RecordClock.
+type RecordClock struct {
+	Turn uint64 // odd while it is written
+	TSC  uint64
+	NS   uint64
+	Mult uint64
+	Most uint64
 }
 
 // SemaphoreHandle is the counterpart of mscclpp::SemaphoreHandle. Fields are addresses.

@@ -12,6 +12,7 @@ func TestLayoutsAreThoseOfCpp(t *testing.T) {
 	twins := map[string]any{
 		"WaitControl":         kernel.WaitControl{},
 		"RecordRing":          kernel.RecordRing{},
+		"RecordClock":         kernel.RecordClock{},
 		"SemaphoreHandle":     kernel.SemaphoreHandle{},
 		"MemoryChannelHandle": kernel.MemoryChannelHandle{},
 		"Trigger":             kernel.Trigger{},

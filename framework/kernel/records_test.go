@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -73,5 +74,29 @@ func TestGPUsSeeNoRecords(t *testing.T) {
 		if !bytes.Contains(text, []byte("wait_until")) {
 			t.Errorf("%s: the output has no waits", flags[1])
 		}
+	}
+}
+
+// A launch whose pieces are short writes no record of each, and a peer gets one record of several signals that follow closely. Long pieces
+// are written, between the launch's begin and its sums.
+func TestShortPiecesAreSumsAlone(t *testing.T) {
+	path, err := exec.LookPath("g++")
+	if err != nil || runtime.GOARCH != "amd64" {
+		t.Skip("no compiler g++, or no time-stamp counter")
+	}
+	out := filepath.Join(t.TempDir(), "recorder")
+	if text, err := exec.Command(path, "-std=c++17", "-O2", "-Iinclude", "testdata/recorder.cc", "-o", out).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	text, err := exec.Command(out).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "short: 136.2.1 136.2.2 168.3.1\n" +
+		"again: 168.3.1\n" + // 1.7 µs later
+		"later: 136.2.1 136.2.2 136.2.1 136.2.2 136.2.1 136.2.2 136.2.1 136.2.2 136.2.1 136.2.2 136.2.1 136.2.2 136.2.1 136.2.2 136.2.1 136.2.2 168.3.1\n" +
+		"long: 168.0.-1 140.0.3 140.1.3 148.0.-1 148.1.-1 140.3.3 148.3.-1 144.3.-1 168.1.-1\n"
+	if string(text) != want {
+		t.Errorf("records of launches, as event, phase and peer:\n%sexpected\n%s", text, want)
 	}
 }

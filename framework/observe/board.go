@@ -3,7 +3,6 @@ package observe
 import (
 	"sync/atomic"
 
-	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 )
 
@@ -16,6 +15,7 @@ type Board struct {
 	ring    *Writer
 	kernels *Kernels
 	calls   uint64
+	chosen  int64 // when the algorithm of the call was
 	open    bool
 	name    string // of the algorithm of the call before, and its number
 	number  uint32
@@ -41,17 +41,15 @@ func (b *Board) Begin(at int64, kind collective.Kind, bytes uint64, algorithm st
 	s.kind, s.bytes, s.algorithm = uint32(kind), bytes, b.number
 	b.calls = atomic.LoadUint64(&s.begun) + 1
 	b.open = true
-	atomic.StoreUint64(&s.begun, b.calls)
-	b.kernels.follow()
 	if b.ring.On() {
-		now := b.ring.clock()
+		b.chosen = b.ring.clock()
 		if at == 0 {
-			at = now
+			at = b.chosen
 		}
-		call := callOf(b.index, b.calls)
-		b.ring.write(at, Call|Begin, call, bytes, uint16(kind), framework.NoPeer)
-		b.ring.write(now, Chosen|Instant, call, bytes, uint16(s.algorithm), framework.NoPeer)
+		atomic.StoreInt64(&s.at, at)
 	}
+	storeRelease(&s.begun, b.calls)
+	b.kernels.follow()
 }
 
 // End says that the call has returned. Without a call, and after Close, it says nothing.
@@ -62,8 +60,11 @@ func (b *Board) End() {
 	b.open = false
 	s := b.shared
 	s.total += s.bytes // the next store makes it visible
-	atomic.StoreUint64(&s.ended, b.calls)
-	b.ring.Add(Call|End, callOf(b.index, b.calls), s.bytes, uint16(s.kind), framework.NoPeer)
+	storeRelease(&s.ended, b.calls)
+	if s.at != 0 {
+		b.ring.called(s, callOf(b.index, b.calls), b.chosen, b.ring.clock())
+		atomic.StoreInt64(&s.at, 0)
+	}
 }
 
 // Words is where a board is, for calls that C makes while no records are wanted, and no call of Go is in progress. They write what

@@ -8,7 +8,7 @@ const (
 	Begin   Event = 0
 	End     Event = 1
 	Instant Event = 2
-	Total   Event = 3 // of a launch: Time is a duration, and for waits Bytes is their number
+	Total   Event = 3 // of a launch: Time is a duration, and for waits Bytes is their number; of a call, or a kernel: see Parts
 	phases  Event = 3
 )
 

@@ -76,7 +76,7 @@ func (k *Kernels) follow() {
 	at := k.w.region
 	atomic.StoreUint32(&k.w.head.shared, 1)
 	k.ring.Next, k.ring.Records = uintptr(unsafe.Pointer(&k.w.head.next)), uintptr(unsafe.Pointer(at.record(k.w.index, 0)))
-	k.ring.Mask = RingRecords - 1
+	k.ring.Mask, k.ring.Clock = RingRecords-1, uintptr(unsafe.Pointer(&ticks.shared))
 	atomic.StoreUint64(&k.words.Records, uint64(uintptr(unsafe.Pointer(k.ring))))
 }
 

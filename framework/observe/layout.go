@@ -27,7 +27,7 @@ const (
 
 const (
 	magic   = 0x56524553424f4c43 // tells a region from other memory
-	version = 5
+	version = 6
 )
 
 // The state of a rank.
@@ -94,7 +94,8 @@ type board struct {
 	state     uint32 // 0: free
 	ring      int32
 	turn      uint64 // which communicator of the rank has the place
-	name      [48]byte
+	at        int64  // when the call that is in progress began, if records are wanted; else 0
+	name      [40]byte
 }
 
 // The state of a ring.

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -137,26 +136,3 @@ func text(b []byte) string {
 	s, _, _ := strings.Cut(string(b), "\x00")
 	return strings.ToValidUTF8(s, "?")
 }
-
-// The clock of this process is that of the system since its start, which all processes of a host share. Package time reads
-// it without a system call, but from an origin of its own, which calibrate finds.
-var epoch, epochTime = calibrate()
-
-func calibrate() (origin int64, began time.Time) {
-	began = time.Now()
-	best := time.Duration(1 << 62)
-	for range 16 {
-		var t unix.Timespec
-		before := time.Since(began)
-		if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
-			continue
-		}
-		if took := time.Since(began) - before; took < best {
-			best, origin = took, t.Nano()-int64(before+took/2)
-		}
-	}
-	return origin, began
-}
-
-// Now reads the clock of this host, in ns.
-func Now() int64 { return epoch + int64(time.Since(epochTime)) }

@@ -340,6 +340,7 @@ func (r *Rank) serve() {
 }
 
 func (r *Rank) look(now int64) {
+	ticks.renew()
 	atomic.StoreInt64(&r.at.header().ticked, now)
 	r.mu.Lock()
 	kernels := slices.Clone(r.kernels)

@@ -160,6 +160,7 @@ type State struct {
 	Bytes      uint64
 	Total      uint64 // bytes of all calls that have ended
 	Since      int64  // the clock of the rank when that call was first seen
+	At         int64  // and when it began, if records are on and it has not ended; else 0
 	Open       bool   // the communicator is not closed
 }
 
@@ -179,6 +180,10 @@ func (v *View) States() []State {
 			Board: i, Turn: atomic.LoadUint64(&s.turn), Name: text(s.name[:]), Rank: int(s.rank), Size: int(s.size), Open: state == 2,
 			Ended: atomic.LoadUint64(&s.ended), Begun: atomic.LoadUint64(&s.begun), Total: atomic.LoadUint64(&s.total),
 			Kind: collective.Kind(s.kind), Algorithm: v.Name(int(s.algorithm)), Bytes: s.bytes, Since: atomic.LoadInt64(&s.since),
+			At: atomic.LoadInt64(&s.at),
+		}
+		if !x.Busy() || atomic.LoadUint64(&s.begun) != x.Begun {
+			x.At = 0 // of a later call
 		}
 		if s.seen != x.Begun {
 			x.Since = 0 // it has begun since the sampler looked

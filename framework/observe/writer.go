@@ -35,7 +35,7 @@ func (w *Writer) Add(e Event, call, bytes uint64, block uint16, peer int32) {
 // another process does not take half a record for one.
 func (w *Writer) write(at int64, e Event, call, bytes uint64, block uint16, peer int32) {
 	*w.region.record(w.index, w.head.next) = Record{Time: at, Call: call, Bytes: bytes, Event: e, Block: block, Peer: peer}
-	atomic.StoreUint64(&w.head.next, w.head.next+1)
+	storeRelease(&w.head.next, w.head.next+1)
 }
 
 // end lets another writer have the ring once there is no other one left.

@@ -41,7 +41,7 @@ type placeInJob struct {
 
 const (
 	gatherLimit   = 10 * time.Second // for the other ranks to come to their end
-	gatherRecords = 200_000          // of a rank, since its part goes in one parcel; all together have what a trace keeps
+	gatherRecords = 80_000           // of a rank, since its part goes in one parcel; all together have what a trace keeps
 
 	tagTrace    framework.Tag = 1<<40 + 1<<20 // behind those of communicators
 	tagTraceGot framework.Tag = tagTrace + 1

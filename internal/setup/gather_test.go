@@ -53,7 +53,7 @@ func TestNamesOfJobs(t *testing.T) {
 
 // All ranks together give rank 0 no more records than a trace keeps.
 func TestSharesOfATrace(t *testing.T) {
-	for size, want := range map[int]int{1: gatherRecords, 4: gatherRecords, 10: 100_000, 1000: 1000} {
+	for size, want := range map[int]int{1: gatherRecords, 4: gatherRecords, 10: 40_000, 1000: 400} {
 		if got := share(size); got != want {
 			t.Errorf("%d ranks: %d records each, expected %d", size, got, want)
 		}

@@ -49,7 +49,7 @@ type events struct {
 }
 
 // MostRecords bounds the memory of a collector, and the file.
-const MostRecords = 1_000_000
+const MostRecords = 400_000
 
 // pollEvery is how often a collector reads: a ring has room for what a rank writes meanwhile, unless its calls take less
 // than 3 µs.
@@ -111,7 +111,7 @@ func (c *Collector) Poll() {
 func (c *Collector) Bound(records int) { c.most = min(c.most, records) }
 
 // manyRecords is how many are kept where numbers are enough.
-const manyRecords = 200_000
+const manyRecords = 100_000
 
 // Summarize has the collector drop records, once there are many, and keep what a story says of them.
 func (c *Collector) Summarize() { c.sums = true }
@@ -254,9 +254,13 @@ func (l *log) rank(all []observe.Info, world worldOf) *Rank {
 		State: observe.StateName(l.info.State), Failure: l.info.Failure, Culprit: l.info.Culprit, ClockError: clock.Error, Lost: l.lost, Dropped: l.dropped,
 	}
 	b := builder{log: l, clock: clock, rank: r, world: world, open: map[int]*Call{}, begun: map[string]int64{}, waits: map[uint64]int64{}, posts: map[peerOf][]post{}, kernels: kernelReader{r, clock, world.rank, map[string]*kernelOf{}}}
+	var parts []observe.Record
 	for _, e := range l.events {
 		for i := range e.records {
-			b.add(e.writer, &e.records[i])
+			parts = e.records[i].Parts(parts[:0])
+			for n := range parts {
+				b.add(e.writer, &parts[n])
+			}
 		}
 	}
 	b.end()
@@ -440,6 +444,10 @@ func (b *builder) end() {
 		}
 		if s.Busy() {
 			c.End = 0
+		}
+		if s.At != 0 { // records are on
+			c.Begin, c.Guess = b.clock.To(s.At), false
+			c.Chosen = c.Begin
 		}
 		b.rank.Calls = append(b.rank.Calls, c)
 	}

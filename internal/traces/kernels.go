@@ -2,6 +2,7 @@ package traces
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,6 +16,7 @@ type Launch struct {
 	Number                      uint64 // of the call
 	Begin, End                  int64
 	Wait, Copy, Reduce, Packets int64
+	For                         int // the peer that it waited for longest; -1: it has not waited
 }
 
 // Piece is what a kernel did for a while.
@@ -87,7 +89,7 @@ func (b *kernelReader) add(writer string, x *observe.Record) bool {
 	}
 	switch {
 	case x.Event == observe.Kernel|observe.Begin:
-		k.launch, k.call, k.last, k.wait = &Launch{Comm: comm, Number: number, Begin: at}, x.Call, at, 0
+		k.launch, k.call, k.last, k.wait = &Launch{Comm: comm, Number: number, Begin: at, For: framework.NoPeer}, x.Call, at, 0
 	case x.Event == observe.Kernel|observe.End:
 		if k.launch != nil && k.call == x.Call {
 			k.launch.End = at
@@ -98,7 +100,7 @@ func (b *kernelReader) add(writer string, x *observe.Record) bool {
 		b.operation(k, x, piece)
 	case x.Event.Phase() == observe.Total:
 		if k.launch != nil && k.call == x.Call {
-			k.launch.add(kind, x.Time)
+			k.launch.add(kind, x.Time, piece.Peer)
 		}
 	case x.Event.Phase() == observe.Instant:
 		b.to.Signs = append(b.to.Signs, Sign{Comm: comm, Number: number, Name: piece.Name, At: at, Bytes: x.Bytes, Peer: piece.Peer})
@@ -111,7 +113,7 @@ func (b *kernelReader) add(writer string, x *observe.Record) bool {
 		}
 		k.wait, k.last = 0, at
 	default: // records of which the one before was lost say nothing of when they began
-		if k.launch != nil && k.call == x.Call && k.last != 0 {
+		if x.Event.Phase() == observe.End && k.launch != nil && k.call == x.Call && k.last != 0 {
 			b.to.Pieces = append(b.to.Pieces, piece)
 		}
 		k.last = at
@@ -119,10 +121,10 @@ func (b *kernelReader) add(writer string, x *observe.Record) bool {
 	return true
 }
 
-func (l *Launch) add(kind observe.Event, took int64) {
+func (l *Launch) add(kind observe.Event, took int64, peer int) {
 	switch kind {
 	case observe.Wait:
-		l.Wait += took
+		l.Wait, l.For = l.Wait+took, peer
 	case observe.Copy:
 		l.Copy += took
 	case observe.Reduce:
@@ -217,14 +219,26 @@ func kernelTime(r *Rank) []KernelTime {
 		x.Took += l.End - l.Begin
 		x.Wait, x.Copy, x.Reduce, x.Packets = x.Wait+l.Wait, x.Copy+l.Copy, x.Reduce+l.Reduce, x.Packets+l.Packets
 	}
-	waits, all := map[int]int64{}, int64(0)
+	waits, written, all := map[int]int64{}, map[meeting]int64{}, int64(0)
 	for i := range r.Pieces {
 		if p := &r.Pieces[i]; p.Name == "wait" && p.Block < 0 && p.Peer >= 0 {
 			waits[p.Peer] += p.End - p.Begin
 			all += p.End - p.Begin
-			if waits[p.Peer] > x.ForTook {
-				x.For, x.ForTook = p.Peer, waits[p.Peer]
-			}
+			written[meeting{p.Comm, p.Number}] += p.End - p.Begin
+		}
+	}
+	for i := range r.Launches { // and those that are in sums alone
+		l := &r.Launches[i]
+		at := meeting{l.Comm, l.Number}
+		rest := l.Wait - written[at]
+		written[at] = max(0, -rest)
+		if l.For >= 0 && rest > 0 {
+			waits[l.For] += rest
+		}
+	}
+	for _, peer := range slices.Sorted(maps.Keys(waits)) {
+		if waits[peer] > x.ForTook {
+			x.For, x.ForTook = peer, waits[peer]
 		}
 	}
 	if len(r.Launches) == 0 { // as on GPUs, of whose kernels long waits alone are seen

@@ -53,7 +53,7 @@ func launches() *Trace {
 func TestKernelsAreJoined(t *testing.T) {
 	tr := launches()
 	r := tr.Ranks[0]
-	if want := (Launch{Comm: "world", Number: 3, Begin: 100, End: 1010, Wait: 700, Copy: 50, Reduce: 100}); len(r.Launches) != 1 || r.Launches[0] != want {
+	if want := (Launch{Comm: "world", Number: 3, Begin: 100, End: 1010, Wait: 700, Copy: 50, Reduce: 100, For: -1}); len(r.Launches) != 1 || r.Launches[0] != want {
 		t.Errorf("launches %+v: expected %+v", r.Launches, want)
 	}
 	piece := Piece{Comm: "world", Number: 3, Peer: -1, Block: -1, Bytes: 64}

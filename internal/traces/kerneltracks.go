@@ -64,7 +64,7 @@ func kernelsOf(r *Rank, t *tracks) []event {
 		l.Begin = max(l.Begin, until[id])
 		l.End = max(l.End, l.Begin)
 		begin := event{at: l.Begin, kind: typeBegin, track: id, name: "kernel", category: "kernel", notes: inCall(l.Comm, l.Number,
-			note{name: "wait ns", number: l.Wait}, note{name: "copy ns", number: l.Copy}, note{name: "reduce ns", number: l.Reduce}, note{name: "packets ns", number: l.Packets})}
+			note{name: "wait ns", number: l.Wait}, note{name: "copy ns", number: l.Copy}, note{name: "reduce ns", number: l.Reduce}, note{name: "packets ns", number: l.Packets}, note{name: "waited for", number: int64(l.For) + 1})}
 		if c := calls[meeting{l.Comm, l.Number}]; c != nil && c.Begin <= l.Begin {
 			flow := launched(l.Comm, r.Rank, l.Number, l.Begin)
 			begin.flowEnds = []uint64{flow}

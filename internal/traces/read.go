@@ -265,7 +265,7 @@ func (r *reader) begun(e *event) slice {
 		s.wait = Wait{Channel: e.channel(), Begin: e.at, Number: uint32(e.number("signal"))}
 	case "kernel":
 		s.launch = Launch{Comm: e.text("communicator"), Number: uint64(e.number("call")), Begin: e.at,
-			Wait: e.number("wait ns"), Copy: e.number("copy ns"), Reduce: e.number("reduce ns"), Packets: e.number("packets ns")}
+			Wait: e.number("wait ns"), Copy: e.number("copy ns"), Reduce: e.number("reduce ns"), Packets: e.number("packets ns"), For: int(e.number("waited for")) - 1}
 	case "piece":
 		s.piece = Piece{Comm: e.text("communicator"), Number: uint64(e.number("call")), Name: e.text("piece"), Begin: e.at, Bytes: bytes, Peer: peer,
 			Block: int(e.number("block")), Index: int(e.number("index")), Turn: int(e.number("turn"))}

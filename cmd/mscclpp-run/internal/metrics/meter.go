@@ -19,6 +19,7 @@ type meter struct {
 	ranks    map[place]*rank
 	newest   map[int]*rank // by region
 	meetings map[meeting][]visit
+	parts    []observe.Record // of one
 }
 
 // place is a region, and which of the ranks that took it one after the other.
@@ -149,7 +150,10 @@ func (m *meter) read(v *observe.View, r *rank, read []observe.Stretch, here map[
 	for _, s := range read {
 		m.numbers.lost.WithLabelValues(r.label).Add(float64(s.Lost))
 		for i := range s.Records {
-			m.take(v, r, s.Ring, &s.Records[i], here)
+			m.parts = s.Records[i].Parts(m.parts[:0])
+			for n := range m.parts {
+				m.take(v, r, s.Ring, &m.parts[n], here)
+			}
 		}
 	}
 }

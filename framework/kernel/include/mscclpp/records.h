@@ -43,10 +43,24 @@ namespace mscclpp {
 // The numbers of package observe. The lowest two bits are the phase.
 enum RecordEvent : uint32_t {
   kRecordBegin = 0, kRecordEnd = 1, kRecordInstant = 2,
-  kRecordTotal = 3,  // of a launch: its time is a duration
+  // Of a launch: its time is a duration. That of a whole launch has in place of bytes how long it took, waited, copied and
+  // reduced, of 16 bits each, and in place of a block the same of packets, in ns; its peer is the one that it waited for longest.
+  kRecordTotal = 3,
   kRecordPut = 128, kRecordGet = 132, kRecordSignal = 136, kRecordWait = 140, kRecordPackets = 144, kRecordReduce = 148,
   kRecordCopy = 152, kRecordBarrier = 156, kRecordSwitch = 160, kRecordFlush = 164, kRecordKernel = 168, kRecordOperation = 172
 };
+constexpr uint32_t kNoRecordPeer = 0xffff;
+
+// The time-stamp counter as a clock: at turn's value of it, even and the same before and behind, the time is ns + (counter - tsc) * mult / 2^32.
+// The host renews it ten times a second. Past most ticks, and where it is null, the system's clock is right.
+struct RecordClock {
+  uint64_t turn;
+  uint64_t tsc;
+  uint64_t ns;
+  uint64_t mult;
+  uint64_t most;
+};
+static_assert(sizeof(RecordClock) == 40, "layout");
 
 // Where the kernels of a communicator write records for framework/observe, of 32 bytes each. A writer takes a place by
 // an addition to *next. The last of its four words has the event, block and peer, of 16 bits each, and 1 + how often the
@@ -57,19 +71,39 @@ struct RecordRing {
   const uint64_t* calls;  // of the communicator that the host has begun; null: that is not known
   uint64_t communicator;  // the upper 16 bits of a call
   uint64_t mask;          // records in the ring - 1
+  const RecordClock* clock;
+  uint64_t signed_at;     // since when each peer of the word behind was sent something
+  uint64_t signed_to;     // a bit for each, by the lowest six bits of its rank
 };
-static_assert(sizeof(RecordRing) == 40, "layout");
+static_assert(sizeof(RecordRing) == 64, "layout");
 
 namespace detail {
 
 typedef uint64_t MayAlias __attribute__((may_alias));
 
 inline const MayAlias& word_of(const WaitControl* c) { return *reinterpret_cast<const MayAlias*>(c->reserved1); }
-inline const RecordRing* ring_of(const WaitControl* c) {
-  return reinterpret_cast<const RecordRing*>(__atomic_load_n(&word_of(c), __ATOMIC_RELAXED));
+inline RecordRing* ring_of(const WaitControl* c) {
+  return reinterpret_cast<RecordRing*>(__atomic_load_n(&word_of(c), __ATOMIC_RELAXED));
 }
 inline uint64_t call_of(const RecordRing* r) {
   return r->communicator | (r->calls != nullptr ? __atomic_load_n(r->calls, __ATOMIC_RELAXED) & 0xffffffffffffu : 0);
+}
+
+// The clock of records: half as long as a look at the system's, which it follows within some ten ns.
+inline uint64_t record_time(const RecordRing* r) {
+#if defined(__x86_64__)
+  if (const RecordClock* c = r->clock) {
+    const uint64_t turn = __atomic_load_n(&c->turn, __ATOMIC_ACQUIRE);
+    const uint64_t tsc = __atomic_load_n(&c->tsc, __ATOMIC_RELAXED), ns = __atomic_load_n(&c->ns, __ATOMIC_RELAXED);
+    const uint64_t mult = __atomic_load_n(&c->mult, __ATOMIC_RELAXED), most = __atomic_load_n(&c->most, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    const uint64_t passed = __builtin_ia32_rdtsc() - tsc;
+    if (turn % 2 == 0 && passed < most && __atomic_load_n(&c->turn, __ATOMIC_RELAXED) == turn) {
+      return ns + static_cast<uint64_t>(static_cast<unsigned __int128>(passed) * mult >> 32);
+    }
+  }
+#endif
+  return now_ns();
 }
 
 // Several threads may write. The last word says which lap of the ring the record is of, so a reader knows a whole one.
@@ -85,63 +119,118 @@ inline void write_record(const RecordRing* r, uint64_t time, uint32_t event, uin
   __atomic_store_n(to + 3, (event & 0xffff) | uint64_t(block & 0xffff) << 16 | uint64_t(peer & 0xffff) << 32 | lap << 48, __ATOMIC_RELEASE);
 }
 
-// One launch that writes records. Its pieces of work follow each other, so the end of a piece of work is the begin of the next,
-// and one look at the clock is enough for each. Launches with many pieces write the first ones, and sums of all.
+// One launch that writes records. A record takes some 50 ns with its reader, so what takes less than a hundred times that
+// is in sums alone: a launch of which no piece is longer writes one record, and another one the longer pieces, the first of them, and the sums.
+//
+// Its pieces of work follow each other, so the end of a piece of work is the begin of the next, and one look at the clock is enough for
+// each. Pieces of some KiB share one look, which counts as time of the last of them.
 struct Recorder {
   static constexpr uint32_t kPieces = 128;
   static constexpr uint32_t kKinds = 4;
+  static constexpr uint64_t kBriefBytes = 8192;
+  static constexpr uint64_t kBrief = 5000;       // ns
+  static constexpr uint64_t kBriefLaunch = 65536;
 
-  const RecordRing* ring;
+  RecordRing* ring;
   uint64_t call;
+  uint64_t began;
   uint64_t last;     // when the piece before ended
+  uint64_t unseen;   // bytes since then
   uint64_t waiting;  // since when the launch waits; 0: it does not
+  uint64_t longest;  // of its waits
   uint32_t peer;     // for which rank
+  uint32_t waited_for;  // in the longest one
+  uint32_t work;     // the piece before
   uint32_t pieces;
+  bool open;         // its begin is written
   uint64_t took[kKinds];
   uint64_t bytes[kKinds];
 
   static uint32_t kind(uint32_t i) { return i == 0 ? kRecordWait : i == 1 ? kRecordCopy : i == 2 ? kRecordReduce : kRecordPackets; }
+  static uint32_t place(uint32_t event) { return event == kRecordReduce ? 2 : event == kRecordPackets ? 3 : 1; }
 
-  void begin(const RecordRing* r) {
-    *this = Recorder();
+  void begin(RecordRing* r) {
     ring = r;
     call = call_of(r);
-    last = now_ns();
-    write(last, kRecordKernel | kRecordBegin, 0, 0, 0xffff);
+    began = last = record_time(r);
+    unseen = waiting = longest = 0;
+    waited_for = kNoRecordPeer;
+    pieces = 0;
+    open = false;
+    for (uint32_t i = 0; i < kKinds; ++i) took[i] = bytes[i] = 0;
   }
   void end() {
-    for (uint32_t i = 0; i < kKinds; ++i) {
-      if (took[i] != 0) write(took[i], kind(i) | kRecordTotal, bytes[i], 0, 0xffff);
+    waited();
+    const uint64_t now = behind(record_time(ring));
+    if (unseen != 0) took[place(work)] += now - last;
+    if (!open && now - began < kBriefLaunch) {
+      write_record(ring, began, kRecordKernel | kRecordTotal, call, (now - began) | took[0] << 16 | took[1] << 32 | took[2] << 48,
+                   static_cast<uint32_t>(took[3]), waited_for);
+      return;
     }
-    write(now_ns(), kRecordKernel | kRecordEnd, 0, 0, 0xffff);
+    for (uint32_t i = 0; i < kKinds; ++i) {
+      if (took[i] != 0) write(took[i], kind(i) | kRecordTotal, bytes[i], 0, i == 0 ? waited_for : kNoRecordPeer);
+    }
+    write(now, kRecordKernel | kRecordEnd, 0, 0, kNoRecordPeer);
   }
-  void write(uint64_t time, uint32_t event, uint64_t size, uint32_t block, uint32_t of) const {
+  void write(uint64_t time, uint32_t event, uint64_t size, uint32_t block, uint32_t of) {
+    if (!open) {
+      open = true;
+      write_record(ring, began, kRecordKernel | kRecordBegin, call, 0, 0, kNoRecordPeer);
+    }
     write_record(ring, time, event, call, size, block, of);
   }
+  uint64_t behind(uint64_t now) const { return now < last ? last : now; }  // the clocks of processors may differ by some ns
+
   // A piece of work has ended, which began when the one before ended.
   void did(uint32_t event, uint64_t size) {
     waited();  // as in a plan, whose waits do what has become possible
-    const uint64_t now = now_ns();
-    const uint32_t of = event == kRecordGet ? kRecordCopy : event;
-    for (uint32_t i = 1; i < kKinds; ++i) {
-      if (kind(i) == of) took[i] += now - last, bytes[i] += size;
+    work = event;
+    bytes[place(event)] += size;
+    unseen += size;
+    if (unseen < kBriefBytes) return;
+    const uint64_t now = behind(record_time(ring));
+    took[place(event)] += now - last;
+    if (now - last >= kBrief && pieces < kPieces) {
+      write(last, event | kRecordBegin, 0, 0, kNoRecordPeer);
+      write(now, event | kRecordEnd, unseen, 0, kNoRecordPeer);
+      ++pieces;
     }
-    if (pieces < kPieces) write(now, event | kRecordEnd, size, 0, 0xffff), ++pieces;
+    unseen = 0;
     last = now;
   }
   void wait(uint64_t since, uint32_t rank) {
-    waiting = since;
+    waiting = behind(since);
+    if (unseen != 0) took[place(work)] += waiting - last;
+    unseen = 0;
+    last = waiting;
     peer = rank;
-    if (pieces < kPieces) write(since, kRecordWait | kRecordBegin, 0, 0, peer);
   }
   void waited() {
     if (waiting == 0) return;
-    const uint64_t now = now_ns();
+    const uint64_t now = behind(record_time(ring));
     took[0] += now - waiting;
     bytes[0] += 1;
-    if (pieces < kPieces) write(now, kRecordWait | kRecordEnd, 0, 0, peer), ++pieces;
+    if (now - waiting >= kBrief && pieces < kPieces) {
+      write(waiting, kRecordWait | kRecordBegin, 0, 0, peer);
+      write(now, kRecordWait | kRecordEnd, 0, 0, peer);
+      ++pieces;
+    }
+    if (now - waiting > longest) longest = now - waiting, waited_for = peer;
     waiting = 0;
     last = now;
+  }
+  // Something was sent. A peer that waits for it for long was sent nothing for as long: a second one in less time is left out.
+  void sent(uint32_t event, uint64_t size, uint32_t to) {
+    uint64_t peers = __atomic_load_n(&ring->signed_to, __ATOMIC_RELAXED);
+    if (last - __atomic_load_n(&ring->signed_at, __ATOMIC_RELAXED) >= kBrief * 3 / 4) {
+      __atomic_store_n(&ring->signed_at, last, __ATOMIC_RELAXED);
+      peers = 0;
+    }
+    const uint64_t bit = uint64_t(1) << (to & 63);
+    if ((peers & bit) != 0 && size < 2 * kBriefBytes) return;
+    __atomic_store_n(&ring->signed_to, peers | bit, __ATOMIC_RELAXED);
+    write_record(ring, last, event | kRecordInstant, call, size, 0, to);
   }
 };
 
@@ -172,7 +261,7 @@ template <class A>
 const WaitControl* control_of(const A&, ...) { return nullptr; }
 
 __attribute__((noinline, unused)) static void begin_records(Recorder* to, const WaitControl* c) {
-  if (const RecordRing* r = ring_of(c)) {
+  if (RecordRing* r = ring_of(c)) {
     to->begin(r);
     recorder = to;
     __atomic_fetch_add(&recording, 1, __ATOMIC_RELAXED);
@@ -188,9 +277,17 @@ __attribute__((noinline, unused)) static void record_did(uint32_t event, uint64_
   if (recorder != nullptr) recorder->did(event, bytes);
 }
 __attribute__((noinline, unused)) static void record_instant(const WaitControl* c, uint32_t event, uint64_t bytes, uint32_t peer) {
-  if ((event == kRecordPut || event == kRecordGet) && recorder != nullptr) recorder->did(kRecordCopy, bytes);
-  if (c == nullptr) return;
-  if (const RecordRing* r = ring_of(c)) write_record(r, now_ns(), event | kRecordInstant, call_of(r), bytes, 0, peer);
+  const RecordRing* r = c != nullptr ? ring_of(c) : nullptr;
+  if (recorder == nullptr) {
+    if (r != nullptr) write_record(r, record_time(r), event | kRecordInstant, call_of(r), bytes, 0, peer);
+    return;
+  }
+  if (event == kRecordPut || event == kRecordGet) recorder->did(kRecordCopy, bytes);
+  if (r == recorder->ring) {
+    recorder->sent(event, bytes, peer);
+  } else if (r != nullptr) {  // of another communicator
+    write_record(r, recorder->last, event | kRecordInstant, call_of(r), bytes, 0, peer);
+  }
 }
 
 // Around the slow half of a wait.
@@ -202,7 +299,7 @@ class WaitRecord {
   }
   ~WaitRecord() {
     if (__builtin_expect(recorder != nullptr, 0)) recorder->waited();
-    if (__builtin_expect(ring_ != nullptr, 0)) write(now_ns(), kRecordEnd);
+    if (__builtin_expect(ring_ != nullptr, 0)) write(record_time(ring_), kRecordEnd);
   }
 
  private:

@@ -1,0 +1,4 @@
+package observe
+
+// counter reads the time-stamp counter.
+func counter() uint64
