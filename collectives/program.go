@@ -21,7 +21,7 @@ type Algorithm struct {
 	// Fits reports whether the algorithm can serve a call; nil: it serves every call.
 	Fits func(Request) bool
 
-	// Run performs the call. It may use the Comm for other collectives.
+	// Run performs the call. It may use the Comm for other collectives. The Call is another one's after it has returned.
 	Run func(c *Comm, call *Call) error
 }
 
@@ -29,10 +29,9 @@ type Algorithm struct {
 type program struct {
 	mu   sync.Mutex // calls are performed at any time
 	list []*engine.Algorithm
-	run  []func(*engine.Call) error
 }
 
-func (p *program) add(a Algorithm, run func(*engine.Call) error) {
+func (p *program) add(a Algorithm, run func(*Call) error) {
 	x := engine.New(a.Collective, a.Name)
 	x.Engine, x.ByRow, x.Calls = p, true, true
 	if a.Fits != nil {
@@ -43,10 +42,10 @@ func (p *program) add(a Algorithm, run func(*engine.Call) error) {
 			return fmt.Errorf("%w: algorithm %s does not take this call", framework.ErrUnsupported, a.Name)
 		}
 	}
+	x.Own = run
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	x.Key = len(p.list)
-	p.list, p.run = append(p.list, x), append(p.run, run)
+	p.list = append(p.list, x)
 }
 
 func (p *program) Offers() engine.Offers {
@@ -57,12 +56,7 @@ func (p *program) Offers() engine.Offers {
 
 func (p *program) Settle(collective.Kind, device.Stream) (changed bool, err error) { return false, nil }
 
-func (p *program) Run(c *engine.Call) error {
-	p.mu.Lock()
-	run := p.run[c.Algorithm.Key]
-	p.mu.Unlock()
-	return run(c)
-}
+func (p *program) Run(c *engine.Call) error { return (&outsideCall{Call: *c}).perform() }
 
 func (p *program) Exchange(*engine.Group) error {
 	return errors.New("collectives: algorithms of the program exchange no messages")
@@ -72,7 +66,15 @@ func (p *program) Prepare(collective.Kind, kernel.DataType, []*engine.Algorithm)
 
 func (p *program) Close() error { return nil }
 
-// publicCall is a call as programs see it.
-func publicCall(c *engine.Call) *Call {
-	return &Call{Request: c.Request, Input: c.Input, Output: c.Output, Stream: c.Stream, Scale: c.Scale}
+// outsideCall is a call by an algorithm of the program. Its turn has ended, so that the Comm may have begun another one.
+type outsideCall struct {
+	engine.Call
+	public Call // as programs see it
+}
+
+var outsideCalls = sync.Pool{New: func() any { return &outsideCall{} }}
+
+func (x *outsideCall) perform() error {
+	x.public = Call{Request: x.Request, Input: x.Input, Output: x.Output, Stream: x.Stream, Scale: x.Scale}
+	return x.Algorithm.Own.(func(*Call) error)(&x.public)
 }

@@ -40,11 +40,11 @@ func (p *progress) enter() bool {
 func (p *progress) leave() { p.board.End(); p.turn.Unlock() }
 
 // leaveFor ends the turn of a call, and performs the rest of it, which may make calls.
-func (p *progress) leaveFor(rest func() error) error {
+func (p *progress) leaveFor(rest interface{ perform() error }) error {
 	p.outside.Add(1)
 	p.leave()
 	defer p.outside.Add(-1)
-	return rest()
+	return rest.perform()
 }
 
 // close turns later calls away. It reports, the first time, whether a call is in progress.

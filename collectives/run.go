@@ -37,9 +37,13 @@ func (c *Comm) run(j *job, o *CallOptions) error {
 
 // runOfProgram performs the call that was started by an algorithm of the program, which may make calls itself.
 func (c *Comm) runOfProgram(j *job) error {
-	call := c.call
+	x := outsideCalls.Get().(*outsideCall)
+	x.Call = c.call
 	c.call.Input, c.call.Output = nil, nil
-	if err := c.progress.leaveFor(func() error { return call.Algorithm.Engine.Run(&call) }); err != nil {
+	err := c.progress.leaveFor(x)
+	*x = outsideCall{} // a Comm must not keep the caller's buffers
+	outsideCalls.Put(x)
+	if err != nil {
 		return fmt.Errorf("%v: %w", j.collective, err)
 	}
 	return nil

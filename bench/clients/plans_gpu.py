@@ -35,7 +35,7 @@ RATIOS = [
     ("allreduce-2pa-packets", 8, "twophase_ll8", False, 4 << 20),
     ("allreduce-2pa-chunks", 16, "zerocopy", True, 1 << 60),
     ("allgather-packets", 8, "ll8", False, 4 << 20),
-    ("allgather-chunks", 16, "push", True, 1 << 60),
+    ("allgather-chunks", 16, "push" if DEVICE != "host" else "zerocopy", True, 1 << 60),  # on the host nothing pushes
 ]
 failures = []
 

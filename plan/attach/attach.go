@@ -32,7 +32,7 @@ func To(ctx context.Context, c *collectives.Comm, p *schema.Plan) (collectives.R
 func (o Options) To(ctx context.Context, c *collectives.Comm, p *schema.Plan) (collectives.Row, error) {
 	kind, err := collectives.ParseCollective(p.Collective)
 	switch {
-	case err != nil || sizes(kind, 1, 1) == nil:
+	case err != nil || !known(kind):
 		return collectives.Row{}, fmt.Errorf("%w: plan %s is for %q: expected allreduce, allgather, reducescatter or alltoall", framework.ErrUnsupported, p.Name, p.Collective)
 	case len(p.GPUs) != c.Size():
 		return collectives.Row{}, fmt.Errorf("%w: plan %s is for %d ranks: expected one for %d", framework.ErrUnsupported, p.Name, len(p.GPUs), c.Size())
@@ -88,19 +88,22 @@ type attached struct {
 	packet   exec.Packet
 }
 
-// sizes are those of both buffers, in elements; nil for collectives that plans do not know.
-func sizes(k collectives.Collective, count, ranks uint64) []uint64 {
-	switch k {
-	case collectives.AllReduce:
-		return []uint64{count, count}
-	case collectives.AllGather:
-		return []uint64{count, count * ranks}
-	case collectives.ReduceScatter:
-		return []uint64{count * ranks, count}
-	case collectives.AllToAll:
-		return []uint64{count * ranks, count * ranks}
+// known reports whether plans can be for a collective.
+func known(k collectives.Collective) bool {
+	return k == collectives.AllReduce || k == collectives.AllGather || k == collectives.ReduceScatter || k == collectives.AllToAll
+}
+
+// sizes are those of both buffers of a call, in bytes.
+func (x *attached) sizes(r *collectives.Request) (in, out uint64) {
+	in = r.Count * uint64(r.Type.Size())
+	out = in
+	if x.kind == collectives.ReduceScatter || x.kind == collectives.AllToAll {
+		in *= x.ranks
 	}
-	return nil
+	if x.kind == collectives.AllGather || x.kind == collectives.AllToAll {
+		out *= x.ranks
+	}
+	return in, out
 }
 
 // opOf says which reductions a plan performs: its sums become the reduction of the call, its minima and maxima do not.
@@ -141,20 +144,18 @@ func (x *attached) fits(r collectives.Request) bool {
 	if r.Collective.Reduces() && !x.op(r.Op) {
 		return false
 	}
-	n := sizes(x.kind, r.Count, x.ranks)
-	bytes := uint64(r.Type.Size())
-	return x.executor.Fits(n[0]*bytes, n[1]*bytes, r.Type, x.packet) == nil
+	in, out := x.sizes(&r)
+	return x.executor.Fits(in, out, r.Type, x.packet) == nil
 }
 
 func (x *attached) run(_ *collectives.Comm, call *collectives.Call) error {
-	n := sizes(x.kind, call.Count, x.ranks)
-	bytes := uint64(call.Type.Size())
+	in, out := x.sizes(&call.Request)
 	op := call.Op
 	if !call.Collective.Reduces() {
 		op = kernel.Sum
 	}
 	return x.executor.Execute(&exec.Call{
-		Input: call.Input, InputBytes: n[0] * bytes, Output: call.Output, OutputBytes: n[1] * bytes,
+		Input: call.Input, InputBytes: in, Output: call.Output, OutputBytes: out,
 		Type: call.Type, Op: op, Packet: x.packet, Stream: call.Stream, KeepInput: !call.InPlace,
 	})
 }

@@ -13,6 +13,9 @@ import (
 // the program has the graph.
 func (e *Executor) begin(s device.Stream) error {
 	e.stream = s
+	if e.host {
+		return nil
+	}
 	engine, ok := e.comm.Device().(device.Engine)
 	if !ok || e.captured || s == 0 {
 		return nil

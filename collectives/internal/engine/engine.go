@@ -19,7 +19,8 @@ type Algorithm struct {
 	ID         uint32 // of the name, as signatures carry it
 	Collective collective.Kind
 	Engine     Engine   // the engine that offers it
-	Key        int      // by which the engine finds what else it knows
+	Key        int      // by which the engine finds what else it knows…
+	Own        any      // …or that itself
 	Types      []string // that it reduces; none: all
 
 	ByRow  bool        // only rows and names lead to it; else it is also the last resort
