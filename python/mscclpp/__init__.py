@@ -52,7 +52,11 @@ _LATER = {
 def __getattr__(name: str):
     """Load a part of the package when it is first used."""
     if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        text = f"module {__name__!r} has no attribute {name!r}"
+        if not name.startswith("_"):
+            from ._elsewhere import NAMES
+            text += f": {NAMES[name]}" if name in NAMES else ""
+        raise AttributeError(text)
     import importlib
     module = importlib.import_module(f"{__name__}.{_LATER[name] or name}")
     value = globals()[name] = getattr(module, name) if _LATER[name] else module

@@ -61,6 +61,8 @@ def resolve(obj, what: str, stream=None) -> Buffer:
     except TypeError:
         view = None
     except (ValueError, BufferError) as problem:
+        if hasattr(obj, "__dlpack__"):  # JAX's bfloat16, which has no format of buffers
+            return _of_dlpack(obj, what, stream)
         raise _errors.invalid(f"{what}: {problem}: expected memory that can be used as it is") from None
     if view is not None:
         return _of_view(view, what)

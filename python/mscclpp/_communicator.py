@@ -276,10 +276,13 @@ class Communicator(Collectives, Objects, Selection):
             _lifetime.closed(self)
             self._check_end(function(self._handle, cause.encode() if cause else None))
 
+    def __reduce__(self) -> tuple:
+        raise TypeError("a communicator is neither copied nor pickled: expected UniqueId for other processes, and split() for one with the same ranks")
+
     def __enter__(self) -> Communicator:
         return self
 
-    def __exit__(self, kind, value, trace) -> None:
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: object) -> None:
         if kind is None:
             self.close()
         else:

@@ -77,5 +77,5 @@ class Fifo:
     def __enter__(self) -> Fifo:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *problem: object) -> None:
         self.close()

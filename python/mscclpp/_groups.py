@@ -81,7 +81,7 @@ class CommGroup:
     def __enter__(self) -> CommGroup:
         return self
 
-    def __exit__(self, *problem) -> None:
+    def __exit__(self, *problem: object) -> None:
         self.communicator.__exit__(*problem)
 
 

@@ -13,8 +13,11 @@ from ._library import ProxyFunction
 TYPE_CHECKING = False  # checkers of types take it for true
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import TypeVar
 
     from ._communicator import Communicator
+
+    _Self = TypeVar("_Self")
 
 __all__ = ["DeviceHandle", "RegisteredMemory", "Window", "MemoryChannel", "PortChannel", "SwitchChannel", "Proxy"]
 
@@ -65,10 +68,13 @@ class _Object:
             self._comm._parts.remove(self)
             self._comm._check(getattr(self._comm._lib, self._free)(handle))
 
-    def __enter__(self):
+    def __reduce__(self) -> tuple:
+        raise TypeError(f"{type(self).__name__} is neither copied nor pickled: it belongs to its communicator")
+
+    def __enter__(self: _Self) -> _Self:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *problem: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

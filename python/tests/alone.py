@@ -4,6 +4,7 @@ import array
 import ctypes
 import gc
 import inspect
+import mmap
 import os
 import pickle
 import struct
@@ -44,7 +45,8 @@ class Interface(unittest.TestCase):
             self.assertTrue(getattr(mscclpp, name).__doc__ or name == "__version__", name)
 
     def test_public_names_have_types(self):
-        from mscclpp import utils
+        from mscclpp import ext, inference, moe, utils
+        special = {"__init__", "__enter__", "__exit__", "__iter__", "__len__", "__getitem__", "__bytes__"}
 
         def missing(where, function):
             signature = inspect.signature(function)
@@ -53,11 +55,11 @@ class Interface(unittest.TestCase):
                     yield f"{where}({name})"
             if signature.return_annotation is signature.empty:
                 yield f"{where} -> ?"
-        names = [(name, getattr(mscclpp, name)) for name in mscclpp.__all__] + [(name, getattr(utils, name)) for name in utils.__all__]
+        names = [(name, getattr(module, name)) for module in (mscclpp, ext, inference, moe, utils) for name in module.__all__]
         bare, seen = [], 0
         for name, value in names:
             if inspect.isclass(value):
-                members = [(n, inspect.getattr_static(value, n)) for n in dir(value) if not n.startswith("_") or n == "__init__"]
+                members = [(n, inspect.getattr_static(value, n)) for n in dir(value) if not n.startswith("_") or n in special]
                 functions = [(f"{name}.{n}", getattr(m, "fget", None) or getattr(m, "__func__", m)) for n, m in members]
             else:
                 functions = [(name, value)]
@@ -65,9 +67,26 @@ class Interface(unittest.TestCase):
                 if inspect.isfunction(function) and function.__module__.startswith("mscclpp"):
                     seen += 1
                     bare += missing(where, function)
-                    self.assertTrue(function.__doc__ or where.endswith("__init__"), where)
+                    self.assertTrue(function.__doc__ or where.rpartition(".")[2] in special, where)
         self.assertEqual(bare, [])
         self.assertGreater(seen, 90)
+
+    def test_names_of_mscclpp(self):
+        """A name of MSCCL++'s module is here, or its error and the documentation say what is instead."""
+        theirs = """Device DeviceType Communicator Connection connect_nvls_collective EndpointConfig EndpointConfigIb IbMode ErrorCode Fifo Semaphore
+            Host2DeviceSemaphore Host2HostSemaphore numa ProxyService RegisteredMemory PortChannel MemoryChannel MemoryDevice2DeviceSemaphore TcpBootstrap
+            Transport TransportFlags DataType Executor ExecutionPlan PacketType RawGpuBuffer ReduceOp env version __version__ is_bulk_supported
+            is_nvls_supported npkit get_include get_lib Algorithm AlgorithmBuilder AlgorithmCollection CommGroup GpuBuffer GpuBufferGranularity
+            DslCompiler NativeCodeCompiler compile compile_native AlgoSpec AlgorithmCollectionBuilder""".split()
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "python.md"), encoding="utf-8") as f:
+            page = f.read()
+        for name in theirs:
+            self.assertTrue(name == "__version__" or f"`{name}" in page, f"{name} is not on the page")
+            if name not in (*mscclpp.__all__, "__version__"):
+                with self.assertRaisesRegex(AttributeError, f"no attribute '{name}': .{{15,}}"):
+                    getattr(mscclpp, name)
+        with self.assertRaisesRegex(AttributeError, "no attribute 'proxi'$"):
+            mscclpp.proxi
 
     def test_versions(self):
         self.assertTrue(mscclpp.library_version())
@@ -262,6 +281,23 @@ class Input(unittest.TestCase):
         self.comm.all_reduce(within, scale=5.0, op=mscclpp.ReduceOp.PREMUL_SUM)  # the second of two
         self.assertEqual(memory.tolist(), [1, 10])
 
+    def test_dlpack_of_what_has_no_format(self):
+        """JAX's arrays of bfloat16 have the buffer protocol, which refuses them, and DLPack."""
+        lent = self.comm.alloc(8)
+        lent.write(bytes.fromhex("803f0040"))  # 1 and 2
+
+        class Odd(mmap.mmap):  # once closed, its buffer is refused with ValueError, too
+            def __dlpack_device__(self):
+                return lent.__dlpack_device__()
+
+            def __dlpack__(self, **_):
+                return lent.to_dlpack("bfloat16", (2,))
+        odd = Odd(-1, 1)
+        odd.close()
+        found = _buffers.resolve(odd, "x")
+        self.assertEqual((found.code, found.address), (mscclpp.DataType.bfloat16, lent.data()))
+        self.refused("closed", closed := mmap.mmap(-1, 1), call=(closed.close(), "broadcast")[1])
+
     def test_formats(self):
         for kind, code in {"b": 4, "B": 5, "i": 6, "I": 7, "q": 8, "Q": 9, "l": 8, "L": 9, "f": 0, "d": 3, "h": None}.items():
             self.assertEqual(_buffers.resolve(array.array(kind, [1]), "x").code, code, kind)
@@ -310,6 +346,16 @@ class Ends(unittest.TestCase):
         with self.assertRaises(mscclpp.ClosedError) as caught:
             comm.barrier()
         self.assertIn("mine", str(caught.exception))
+
+    def test_is_not_copied(self):
+        """A copy would end the communicator when it goes."""
+        import copy
+        with self.make() as comm:
+            for thing, text in ((comm, "neither copied nor pickled"), (comm.alloc(64), "RegisteredMemory is neither")):
+                for take in (copy.copy, copy.deepcopy, pickle.dumps):
+                    with self.assertRaisesRegex(TypeError, text):
+                        take(thing)
+            comm.barrier()
 
     def test_forgotten_is_closed(self):
         comm = self.make()
