@@ -30,6 +30,9 @@ type recorder struct {
 	c      *traces.Collector
 	self   *member
 	all    *together // the ranks of the job in this process
+
+	gave   bool   // the part to rank 0, which has asked for it
+	unmeet func() // ends the wait for that question
 }
 
 // placeInJob is a rank of a job.
@@ -40,11 +43,14 @@ type placeInJob struct {
 }
 
 const (
-	gatherLimit   = 10 * time.Second // for the other ranks to come to their end
-	gatherRecords = 80_000           // of a rank, since its part goes in one parcel; all together have what a trace keeps
+	gatherLimit    = 10 * time.Second // for the other ranks to come to their end
+	gatherPatience = time.Second      // until rank 0 asks for what the others have so far
+
+	gatherRecords = 80_000 // of a rank, since its part goes in one parcel; all together have what a trace keeps
 
 	tagTrace    framework.Tag = 1<<40 + 1<<20 // behind those of communicators
 	tagTraceGot framework.Tag = tagTrace + 1
+	tagTraceAsk framework.Tag = tagTrace + 2
 )
 
 // recorders counts those of jobs without an id, which come one after the other.
@@ -77,7 +83,14 @@ func (r *recorder) end(boot *bootstrap.TCP) {
 	if boot != nil {
 		r.rank.Fail(boot.Err()) // the goroutine that notes this may not have come to it
 	}
+	if r.unmeet != nil {
+		r.unmeet()
+	}
 	r.c.Stop()
+	if r.gave { // rank 0 has come to its end before
+		r.all.leave(r.self)
+		return
+	}
 	part := r.part()
 	if part == nil || boot == nil || boot.Err() != nil {
 		r.all.leave(r.self)
@@ -97,6 +110,30 @@ func (r *recorder) end(boot *bootstrap.TCP) {
 			r.log.Warn("rank 0 has not got this rank's part of the trace", "error", err)
 		}
 	}
+}
+
+// meet has the rank give its part when rank 0 asks for it: rank 0 is at its end, and this rank comes there later. Both may be in a process with
+// ranks of other jobs, and wait for each other, because threads close the jobs in different orders.
+func (r *recorder) meet(boot *bootstrap.TCP) {
+	if r == nil || boot.Rank() == 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	r.unmeet = func() { cancel(); <-done }
+	go func() {
+		defer close(done)
+		p, err := boot.Recv(ctx, 0, tagTraceAsk)
+		if err != nil {
+			return // this rank ends first, or the job has failed
+		}
+		p.Close()
+		if part := r.part(); part != nil {
+			limited, stop := context.WithTimeout(context.Background(), gatherLimit)
+			defer stop()
+			r.gave = give(limited, boot, part) == nil
+		}
+	}()
 }
 
 // part is what the rank has written so far.
@@ -132,9 +169,14 @@ func (r *recorder) gather(ctx context.Context, boot *bootstrap.TCP, others []int
 	parts := make([]*traces.Part, boot.Size())
 	errs := make([]error, boot.Size())
 	var all sync.WaitGroup
+	late := make([]*time.Timer, boot.Size())
 	for _, rank := range others {
+		late[rank] = time.AfterFunc(gatherPatience, func() {
+			_ = boot.Send(ctx, rank, tagTraceAsk, framework.Parcel{}) // a rank that is gone is missed below
+		})
 		all.Go(func() {
 			p, err := boot.Recv(ctx, rank, tagTrace)
+			late[rank].Stop()
 			if err == nil {
 				parts[rank], err = traces.DecodePart(p.Data, share(boot.Size()))
 				p.Close()

@@ -83,6 +83,7 @@ func (j *Job) seen(ctx context.Context, where framework.Device) error {
 	j.Observer.SetDevice(where.String())
 	j.Observer.Running()
 	j.Observer.OnDump(j.World.Dump)
+	j.recorder.meet(j.Boot)
 	life, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	j.watched = func() { stop(); <-done }

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -67,6 +68,51 @@ func TestRanksOfOneThreadGiveTheirRecords(t *testing.T) {
 				t.Errorf("%d ranks, and %d jobs are left: expected 3 and 0", len(trace.Ranks), len(here.jobs))
 			}
 		})
+	}
+}
+
+// Two processes have a rank 0 of one of two jobs each, and a thread each closes them, its own first. None waits for long, and both traces have all.
+func TestJobsAreClosedInOppositeOrder(t *testing.T) {
+	dir := t.TempDir()
+	var recorders [2][2]*recorder // by job and rank
+	var boots [2][]*bootstrap.TCP
+	for job := range recorders {
+		boots[job] = meet(t, 2)
+		for rank := range 2 {
+			o, err := observe.Open(observe.Facts{Job: "j", Rank: rank, Size: 2, Local: -1, HostID: "here", On: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = o.Close() })
+			place := placeInJob{fmt.Sprint("process ", (job+rank)%2), fmt.Sprint(job), rank, 2}
+			r := newRecorder(config.Observe{Trace: filepath.Join(dir, "job.perfetto")}, o, place, slog.New(slog.DiscardHandler))
+			b := o.Board("world", rank, 2)
+			b.Begin(b.Clock(), collective.AllReduce, 8, "ring")
+			b.End()
+			r.meet(boots[job][rank])
+			recorders[job][rank] = r
+		}
+	}
+	began := observe.Now()
+	var all sync.WaitGroup
+	for process := range 2 {
+		all.Go(func() {
+			recorders[process][0].end(boots[process][0])
+			recorders[1-process][1].end(boots[1-process][1])
+		})
+	}
+	all.Wait()
+	if took := observe.Now() - began; took > int64(gatherLimit)/2 {
+		t.Errorf("the threads have waited for each other for %d ns", took)
+	}
+	for job := range recorders {
+		trace, err := traces.ReadFile(filepath.Join(dir, fmt.Sprintf("job-%d.perfetto", job)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(trace.Ranks) != 2 || len(trace.Ranks[1].Calls) != 1 {
+			t.Errorf("job %d: %d ranks: expected 2, and the call of each", job, len(trace.Ranks))
+		}
 	}
 }
 
