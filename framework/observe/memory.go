@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"strings"
@@ -133,6 +134,8 @@ func put(to []byte, text string) {
 }
 
 func text(b []byte) string {
-	s, _, _ := strings.Cut(string(b), "\x00")
-	return strings.ToValidUTF8(s, "?")
+	if n := bytes.IndexByte(b, 0); n >= 0 {
+		b = b[:n]
+	}
+	return strings.ToValidUTF8(string(b), "?")
 }

@@ -147,6 +147,17 @@ func (v *View) Info() Info {
 	}
 }
 
+// Standing changes when another rank takes the region, when the rank's state does, and when a communicator is made or closed.
+func (v *View) Standing() uint64 {
+	h := v.at.header()
+	x := uint64(h.started)*31 + uint64(atomic.LoadUint32(&h.state))
+	for i := range maxBoards {
+		s := v.at.board(i)
+		x = x*31 + atomic.LoadUint64(&s.turn)<<2 + uint64(atomic.LoadUint32(&s.state))
+	}
+	return x
+}
+
 // State is where a rank is in one communicator.
 type State struct {
 	Board      int
@@ -201,7 +212,7 @@ const Names = maxNames
 
 // Name reads a text of the table of names.
 func (v *View) Name(n int) string {
-	if n <= 0 || n >= maxNames {
+	if n <= 0 || n >= maxNames || v.at.name(n)[0] == 0 {
 		return ""
 	}
 	return text(v.at.name(n)[:])
