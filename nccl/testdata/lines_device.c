@@ -1,5 +1,6 @@
 /* Two ranks on emulated GPUs: a graph that another thread launches, and memory that is mapped anew or freed in a capture. */
 #include <pthread.h>
+#include <unistd.h>
 
 #include "device.h"
 
@@ -17,6 +18,14 @@ static void all(const float* x, float value, const char* what) {
       fprintf(stderr, "rank %d: %s: element %d is %g: expected %g\n", rank, what, i, (double)x[i], (double)value);
       exit(1);
     }
+}
+
+static long resident(void) { /* KiB */
+  long pages = 0;
+  FILE* f = fopen("/proc/self/statm", "r");
+  EXPECT(f && fscanf(f, "%*d %ld", &pages) == 1);
+  fclose(f);
+  return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
 static void* launches(void* with) {
@@ -92,6 +101,45 @@ static void mapped_anew(void) {
   CUDA(cuMemAddressFree, (uintptr_t, size_t), at, size);
 }
 
+/* Programs capture the same calls again and again, and launch few of the graphs, as those do that compile: what belongs to a capture ends with it. */
+static void throw_away_captures(void) {
+  enum { GRAPHS = 300, WARM = 60, MESSAGES = 40 };
+  void *graph, *made;
+  size_t left, whole, before = 0;
+  long kib = 0;
+  float* x = device_alloc(2 * N * sizeof *x);
+  for (int i = 0; i < GRAPHS; i++) {
+    if (i == WARM) {
+      CUDA(cuMemGetInfo_v2, (size_t*, size_t*), &before, &whole);
+      kib = resident();
+    }
+    CUDA(cuStreamBeginCapture_v2, (void*, int), stream, 1);
+    NCCL(ncclAllReduce(x, x, N, ncclFloat32, ncclSum, comm, stream));
+    NCCL(ncclGroupStart());
+    for (int m = 0; m < MESSAGES; m++) {
+      NCCL(ncclSend(x + m, 1, ncclFloat32, 1 - rank, comm, stream));
+      NCCL(ncclRecv(x + N + m, 1, ncclFloat32, 1 - rank, comm, stream));
+    }
+    NCCL(ncclGroupEnd());
+    CUDA(cuStreamEndCapture, (void*, void**), stream, &graph);
+    CUDA(cuGraphInstantiateWithFlags, (void**, void*, unsigned long long), &made, graph, 0);
+    CUDA(cuGraphDestroy, (void*), graph);
+    if (i % 10 == 0) {
+      fill(x, 1);
+      CUDA(cuGraphLaunch, (void*, void*), made, stream);
+      stream_sync(stream);
+      all(x, 2, "launched once");
+      EXPECT(x[N] == 2 && x[N + MESSAGES - 1] == 2);
+    }
+    CUDA(cuGraphExecDestroy, (void*), made);
+  }
+  CUDA(cuMemGetInfo_v2, (size_t*, size_t*), &left, &whole);
+  long more = resident() - kib;
+  fprintf(stderr, "%d captures: %zu bytes of the GPU and %ld KiB of the host are gone\n", GRAPHS - WARM, before - left, more);
+  EXPECT(left == before);
+  EXPECT(more < 4 * 1024); /* the runtime's heap breathes */
+}
+
 /* Freeing waits for the device's work, which cannot be while a stream is captured: the capture is spoiled, and the memory is as before. */
 static void freed_in_a_capture(void) {
   void *graph, *foreign = device_alloc(64);
@@ -116,6 +164,7 @@ int main(void) {
   NCCL(ncclCommInitRank(&comm, nranks, id, rank));
   graph_of_another_thread();
   mapped_anew();
+  throw_away_captures();
   freed_in_a_capture();
   NCCL(ncclCommDestroy(comm));
   printf("rank %d ok\n", rank);
