@@ -119,6 +119,8 @@ def fuse(graph: torch.fx.GraphModule, enabled) -> int:
                 for node in (total, out, both):
                     graph.graph.erase_node(node)
                 continue
+            # The next layer begins with these: it is served if their values are known.
+            out.meta, total.meta = dict(norm.meta), dict(added.meta)
             norm.replace_all_uses_with(out)
             added.replace_all_uses_with(total)
             for node in (norm, added, waited, reduce):
