@@ -12,6 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/device/hip"
 	runtime "github.com/mscclpp-go/mscclpp/framework/device/hip/emulated"
+	"github.com/mscclpp-go/mscclpp/internal/gfx/gpus"
 )
 
 // The library for AMD's GPUs has the names of RCCL too, under a SONAME that programs for ROCm look for.
@@ -41,6 +42,27 @@ func TestNamesOfRCCL(t *testing.T) {
 func TestRCCL(t *testing.T) {
 	program := link(t, "rccl.c", library(t), "-lrccl")
 	ranksOf(t, program, 2, onHIP(t, "NCCL_CHECK_POINTERS=1"))
+}
+
+// The client's buffers are those of hipMalloc, which caches keep, and the library's scratch is uncached. The committed code objects serve it
+// too, which an interpreter executes under the model of the caches.
+func TestRCCLExecutesCodeObjects(t *testing.T) {
+	program := link(t, "rccl.c", library(t), "-lrccl")
+	for _, arch := range []string{"gfx942", "gfx90a"} {
+		machine, err := gpus.Start(gpus.Options{GPUs: 2, Shape: gpus.Shape(arch), Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ranksOf(t, program, 2, onHIP(t, append(runtime.MachineEnv(machine.Path(), arch), "NCCL_CHECK_POINTERS=1")...))
+		ran := machine.Kernels()
+		if err := machine.Close(); err != nil {
+			t.Errorf("%s: %v", arch, err)
+		}
+		if len(ran) < 3 {
+			t.Errorf("%s: %q have run: expected kernels of several collectives", arch, ran)
+		}
+		t.Log(arch, ran)
+	}
 }
 
 // A program that brings a librccl.so.1 of its own, as PyTorch for ROCm does, gets this library where it is preloaded: the loader takes

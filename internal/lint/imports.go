@@ -70,7 +70,7 @@ var directions = []direction{
 	{of: "capi/libmscclpp", may: []string{"capi/", "framework/", "collectives", "plugins", "internal/", "plan/attach", "plan/dsl/session", "plan/exec", "plan/schema", "plan/verify", "inference", "inference/moe"}, why: "it is built on what puts jobs together, and not on the package of Go programs"},
 	{of: "capi", may: nil, test: []string{"", "framework/", "collectives/collectivetest", "launch"}, why: "the folder has the header, and tests that use the library as programs do"},
 	{of: "nccl/torchtest", may: nil, test: []string{"framework/", "collectives/collectivetest"}, why: "tests that have PyTorch use the library"},
-	{of: "nccl", may: nil, test: []string{"framework/", "collectives/collectivetest", "plugins", "transports"}, why: "the library is written in C; the package has tests that use it as programs do"},
+	{of: "nccl", may: nil, test: []string{"framework/", "collectives/collectivetest", "internal/gfx/gpus", "plugins", "transports"}, why: "the library is written in C; the package has tests that use it as programs do"},
 	{of: "python", may: nil, test: []string{"internal/promise", "framework/device/cuda", "framework/device/cuda/emulated"}, why: "the package is written in Python; its tests use it as programs do"},
 	{of: "internal/setup", may: []string{"framework/", "collectives", "launch", "plugins", "transports", "internal/", "plan/attach", "plan/schema"},
 		why: "it puts jobs together for the libraries of all languages, none of which it knows"},
