@@ -7,6 +7,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose/model"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
@@ -69,7 +70,7 @@ type sizeRange struct {
 // in place, is not for the one that is best.
 func (g *forecast) rows(k collective.Kind, all []*engine.Algorithm) []engine.Row {
 	all = slices.DeleteFunc(slices.Clone(all), func(a *engine.Algorithm) bool { return a.ByRow || !g.knows(k, a) })
-	var rows []engine.Row
+	all, rows := g.bare(k, all)
 	reached := g.sizeRanges(k, all, engine.ReachInputs|engine.ReachOutputs)
 	from := slices.IndexFunc(reached, func(s sizeRange) bool { return reachOf(s.best) != 0 })
 	for i, s := range reached {
@@ -94,6 +95,44 @@ func (g *forecast) rows(k collective.Kind, all []*engine.Algorithm) []engine.Row
 	return rows
 }
 
+// bare returns the algorithms that are for all types, and rows for those whose packets have no flag: up to the size at which one of
+// the others overtakes them. These rows come first. A type without a NaN to spare is not served by them, and goes on to the next.
+func (g *forecast) bare(k collective.Kind, all []*engine.Algorithm) (others []*engine.Algorithm, rows []engine.Row) {
+	isBare := func(a *engine.Algorithm) bool {
+		t := TraitsOf(a.Name, k)
+		return t.LL && t.Protocol.Area == kernelargs.LamportArea
+	}
+	others = slices.DeleteFunc(slices.Clone(all), isBare)
+	for _, a := range all {
+		if !isBare(a) {
+			continue
+		}
+		most := uint64(0)
+		for _, bytes := range modeledSizes() {
+			best := g.best(k, others, bytes, engine.ReachInputs|engine.ReachOutputs)
+			if best == nil || !g.serves(k, a, bytes, 0) || g.time(k, a, bytes) > g.time(k, best, bytes) {
+				break
+			}
+			most = bytes
+		}
+		if most != 0 {
+			rows = append(rows, engine.Row{Collective: k, MaxBytes: most, Algorithm: a.Name})
+		}
+	}
+	return others, rows
+}
+
+// modeledSizes are those that the model is asked for.
+func modeledSizes() (sizes []uint64) {
+	for power := uint64(LeastModeled); power <= MostModeled; power *= 2 {
+		sizes = append(sizes, power)
+		if more := power + power/2; more <= MostModeled {
+			sizes = append(sizes, more)
+		}
+	}
+	return sizes
+}
+
 // mixed reports whether what one of the algorithms reaches is not what the others do: then
 // a call that has not all for the first must not meet the next one.
 func mixed(list []sizeRange) bool {
@@ -103,24 +142,22 @@ func mixed(list []sizeRange) bool {
 // sizeRanges asks the model for one size after the other. The last stretch has no end.
 func (g *forecast) sizeRanges(k collective.Kind, all []*engine.Algorithm, reached engine.Reach) []sizeRange {
 	var out []sizeRange
-	for power := uint64(LeastModeled); power <= MostModeled; power *= 2 {
-		for _, bytes := range []uint64{power, power + power/2} {
-			best := g.best(k, all, bytes, reached)
-			if best == nil || bytes > MostModeled {
+	for _, bytes := range modeledSizes() {
+		best := g.best(k, all, bytes, reached)
+		if best == nil {
+			continue
+		}
+		if n := len(out); n > 0 {
+			last := &out[n-1]
+			if g.serves(k, last.best, bytes, reached) && g.time(k, last.best, bytes) <= staysWithin*g.time(k, best, bytes) {
+				best = last.best
+			}
+			if best == last.best {
+				last.bytes = bytes
 				continue
 			}
-			if n := len(out); n > 0 {
-				last := &out[n-1]
-				if g.serves(k, last.best, bytes, reached) && g.time(k, last.best, bytes) <= staysWithin*g.time(k, best, bytes) {
-					best = last.best
-				}
-				if best == last.best {
-					last.bytes = bytes
-					continue
-				}
-			}
-			out = append(out, sizeRange{bytes, best})
 		}
+		out = append(out, sizeRange{bytes, best})
 	}
 	if n := len(out); n > 0 {
 		out[n-1].bytes = 0

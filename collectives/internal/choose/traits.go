@@ -81,8 +81,8 @@ var algorithms = []algorithm{
 	{name: "oneshot_ll8", of: ofAllReduce, cost: model.OnceByWords},
 	{name: "oneshot_ll128", of: ofAllReduce, cost: model.OnceByLines},
 	{name: "twoshot_ll128", of: kinds(collective.AllReduce, collective.Reduce), cost: model.TwiceByLines},
-	{name: "oneshot_lamport", of: ofAllReduce}, // the model does not know them: they are for types with a NaN
-	{name: "direct_lamport", of: kinds(collective.ReduceScatter, collective.Reduce)},
+	{name: "oneshot_lamport", of: ofAllReduce, cost: model.OnceBare},                 // for types with a NaN
+	{name: "direct_lamport", of: kinds(collective.ReduceScatter, collective.Reduce)}, // it sends later than the model has it
 	{name: "direct_ll8", of: ofSlots, cost: model.OnceByWords},
 	{name: "direct_ll128", of: ofSlots, cost: model.OnceByLines},
 	{name: "stream_ll128", of: ofAll, cost: model.Stream},

@@ -11,6 +11,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // The bounds that tests hold the model to. It has one launch of each kernel in mind, and the
@@ -19,7 +20,7 @@ const (
 	farthest  = 1.4  // times what was measured, or as much below
 	onAverage = 1.15 // for each algorithm
 	worse     = 1.15 // times the fastest that was measured: what the model chooses
-	unknown   = 42   // choices that nobody has measured at that size; a dozen are copies in pieces on four
+	unknown   = 43   // choices that nobody has measured at that size; a dozen are copies in pieces on four
 )
 
 // overH200s are the links of the machines that were measured.
@@ -191,11 +192,18 @@ func machines(ranks int) map[string]model.Links {
 	}
 }
 
-// upTo is the largest size for which calls take packets of one step.
+// integers are not served by packets without a flag.
+func integers(r engine.Query) engine.Query {
+	r.Count = r.Count * uint64(r.Type.Size()) / uint64(kernel.Int32.Size())
+	r.Type = kernel.Int32
+	return r
+}
+
+// upTo is the largest size for which calls of integers take packets of one step.
 func upTo(t *testing.T, c *gpu, k collective.Kind) (bytes uint64) {
 	t.Helper()
 	for b := uint64(choose.LeastModeled); b <= choose.MostModeled; b += b / 2 {
-		r := asks(c, k, b, true)
+		r := integers(asks(c, k, b, true))
 		a, _, err := c.find(&r, "")
 		if err != nil {
 			t.Fatal(err)
@@ -219,6 +227,26 @@ func TestSlowLinksMoveThresholdsDown(t *testing.T) {
 			if less >= quick {
 				t.Errorf("%v by %d ranks: packets of 8 bytes up to %d bytes over PCIe and %d over NVLink: expected less over PCIe", k, ranks, less, quick)
 			}
+		}
+	}
+}
+
+// Types that have a NaN to spare are added up by packets without a flag where the model says so, up to a size; others never are.
+func TestModelChoosesByTypes(t *testing.T) {
+	c := modeledOn(t, overH200s(8), 8)
+	for _, x := range []struct {
+		of    kernel.DataType
+		bytes uint64
+		want  string
+	}{
+		{kernel.Float16, 16 << 10, "oneshot_lamport"}, {kernel.Float32, 16 << 10, "oneshot_lamport"}, {kernel.Float16, 1 << 20, "twoshot_ll128"},
+		{kernel.Int32, 16 << 10, "oneshot_ll8"}, {kernel.Int32, 96 << 10, "oneshot_ll128"},
+	} {
+		r := asks(c, collective.AllReduce, x.bytes, false)
+		r.Type, r.Count = x.of, x.bytes/uint64(x.of.Size())
+		a, _, err := c.find(&r, "")
+		if err != nil || a.Name != x.want {
+			t.Errorf("%d bytes of %v: %v, %v: expected %s", x.bytes, x.of, a, err, x.want)
 		}
 	}
 }

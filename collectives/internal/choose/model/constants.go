@@ -20,8 +20,10 @@ const launch = 0.40 // an empty kernel, back to back (2-gpus.latency.txt)
 const (
 	wordWork, wordPeer, wordLoad = 0.45, 0.11, 2.0
 	lineWork, linePeer, lineLoad = 0.80, 0.15, 128.0 / 120
+	bareWork, barePeer, bareLoad = 0.30, 0.11, 1.0 // without a flag
 
 	packetShare = 0.86
+	bareShare   = 0.95
 	packetAlone = 1.00 // from one root, or to one
 )
 

@@ -18,6 +18,9 @@ var (
 	OnceByLines = &Cost{lines: true, of: func(l Links, c call) estimate {
 		return l.packets(c, 1, lineWork, linePeer, c.once(), lineLoad, c.packetShare())
 	}}
+	OnceBare = &Cost{of: func(l Links, c call) estimate {
+		return l.packets(c, 1, bareWork, barePeer, c.once(), bareLoad, bareShare)
+	}}
 	TwiceByLines = &Cost{lines: true, of: func(l Links, c call) estimate {
 		return l.packets(c, 2, lineWork, linePeer, c.twice(), lineLoad, packetShare)
 	}}

@@ -11,7 +11,7 @@ var collectives = []collective.Kind{
 	collective.AllReduce, collective.AllGather, collective.ReduceScatter, collective.Broadcast, collective.Reduce, collective.AllToAll,
 }
 
-var costs = []*Cost{OnceByWords, OnceByLines, TwiceByLines, OnceByManyWords, TwiceByManyWords, Stream, Push, Pull, Pipes, Fetch, Stages, Copies, Staged}
+var costs = []*Cost{OnceByWords, OnceByLines, OnceBare, TwiceByLines, OnceByManyWords, TwiceByManyWords, Stream, Push, Pull, Pipes, Fetch, Stages, Copies, Staged}
 
 // h200 are the links of eight H200s.
 func h200() Links { return OverNVLink(18, 4, 7, true, MemoryOf("NVIDIA H200")) }
