@@ -18,7 +18,7 @@ import (
 func TestFailures(t *testing.T) {
 	p := newest(t, "nothing else", anyPython)
 	for scene, ranks := range map[string]int{
-		"raises": 3, "leaves": 3, "open_at_exit": 2, "forked": 2, "forks_first": 1, "grouped": 2, "handled": 2, "raising_log": 2, "threads": 1, "interrupted_child": 1,
+		"raises": 3, "leaves": 3, "open_at_exit": 2, "forked": 2, "forks_first": 1, "grouped": 2, "handled": 2, "raising_log": 2, "threads": 1, "interrupted_child": 1, "interrupted_everywhere": 1,
 	} {
 		t.Run(scene, func(t *testing.T) { done(t, p, ranks, "tests/failures.py", scene) })
 	}

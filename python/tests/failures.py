@@ -264,6 +264,65 @@ def interrupted_join():
         print("interrupted", flush=True)
 
 
+def in_a_group(comm):
+    with comm.group():
+        comm.recv(one(), 1)
+
+
+def interrupted_everywhere():
+    """SIGINT ends each call that can wait for a peer."""
+    def channel(comm, peer):
+        memory = comm.alloc(64)
+        return comm.port_channel(peer, memory, memory)
+
+    def push(comm):
+        with comm.proxy(2, lambda *_: None) as proxy:  # nothing is completed
+            proxy.flush(proxy.push(1))
+    waits = {
+        "barrier": lambda c: c.barrier(), "exchange": lambda c: c.exchange(b"x"), "split": lambda c: c.split(0), "window": lambda c: c.window(c.alloc(64)),
+        "memory channel": lambda c: c.memory_channel(1, c.alloc(64)), "switch channel": lambda c: c.switch_channel(c.alloc(4096)),
+        "all_reduce": lambda c: c.all_reduce(one()), "gather": lambda c: c.gather(one(), array.array("f", [0, 0])), "recv": lambda c: c.recv(one(), 1),
+        "broadcast": lambda c: c.broadcast(one(), root=1), "port": lambda c: channel(c, 1).wait(), "group": in_a_group, "proxy": push,
+    }
+    for name, call in waits.items():
+        own, joined, called, done = mscclpp.UniqueId.create("127.0.0.1"), *(threading.Event() for _ in range(3))
+
+        def second(own=own, joined=joined, done=done, name=name):
+            with mscclpp.Communicator(own, 1, 2) as comm:
+                if name == "port":
+                    channel(comm, 0)
+                joined.set()
+                done.wait()
+
+        def strike(joined=joined, called=called):
+            joined.wait()
+            called.wait()
+            last, same = None, 0
+            while same < 20:  # it waits in one frame of the package
+                frame = sys._current_frames()[threading.main_thread().ident]
+                if frame.f_code.co_filename.startswith(os.path.dirname(mscclpp.__file__)) and frame.f_code.co_name not in ("alloc", "__init__"):
+                    same, last = (same + 1, frame) if frame is last else (0, frame)
+                else:
+                    same = 0
+                time.sleep(0.005)
+            os.kill(os.getpid(), signal.SIGINT)
+        crowd = [threading.Thread(target=f) for f in (second, strike)]
+        for t in crowd:
+            t.start()
+        comm = mscclpp.Communicator(own, 0, 2)
+        try:
+            called.set()
+            call(comm)
+        except KeyboardInterrupt:
+            noticed(comm.barrier, mscclpp.ClosedError, "KeyboardInterrupt")
+        else:
+            sys.exit(f"{name}: it was not interrupted")
+        finally:
+            done.set()
+        for t in crowd:
+            t.join()
+
+
 def handled():
     """A program that handles SIGINT by itself goes on."""
     import signal
