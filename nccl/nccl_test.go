@@ -372,6 +372,9 @@ func TestShrinkOnGPUs(t *testing.T) { ranksWith(t, "shrink_device.c", 3, onGPUs(
 // Devices, streams and captures of two GPUs of one process.
 func TestGPUs(t *testing.T) { ranksWith(t, "gpus.c", 1, onGPUs(t)) }
 
+// The user may have the runtime of Go use one processor: a rank that waits must not keep the other, of the same process, from it.
+func TestGPUsOnOneProcessor(t *testing.T) { ranksWith(t, "gpus.c", 1, onGPUs(t, "GOMAXPROCS=1")) }
+
 // onGPUs is the environment of programs on emulated GPUs, with kernels of f32.
 func onGPUs(t *testing.T, more ...string) []string {
 	t.Helper()

@@ -49,6 +49,8 @@ func TestThreadsEnd(t *testing.T) { alone(t, "process.c", "TEST_MODE=threads end
 
 func TestSixtyFourCommunicators(t *testing.T) { alone(t, "process.c", "TEST_MODE=many") }
 
+func TestCallsOfOneRankLeaveNothing(t *testing.T) { alone(t, "process.c", "TEST_MODE=one rank") }
+
 // A round makes three communicators: 10,002 with MSCCLPP_TEST_FULL.
 func TestNothingLeaks(t *testing.T) {
 	alone(t, "process.c", "TEST_MODE=leaks", "TEST_ROUNDS="+full("40", "3334"))

@@ -220,6 +220,25 @@ static void round_of_three(int i) {
   end(part);
 }
 
+/* Calls of one rank, of which nothing is left: a leak of 64 bytes in each would be 6 MiB. */
+static void calls_of_one_rank(void) {
+  enum { CALLS = 100000, WARM = 10000 };
+  ncclComm_t one;
+  long kib = 0;
+  NCCL(ncclGetUniqueId(&id));
+  NCCL(ncclCommInitRank(&one, 1, id, 0));
+  for (int i = 0; i < CALLS + WARM; i++) {
+    int x = i, y = -1;
+    if (i == WARM) kib = resident();
+    NCCL(ncclAllReduce(&x, &y, 1, ncclInt32, ncclSum, one, NULL));
+    EXPECT(y == i);
+  }
+  long more = resident() - kib;
+  fprintf(stderr, "%d calls of one rank: %ld KiB more\n", CALLS, more);
+  EXPECT(more < 4 * 1024);
+  NCCL(ncclCommDestroy(one));
+}
+
 static void leaks(int rounds) {
   struct held before = {0, 0, 0, 0}, after;
   int warm = rounds / 4;
@@ -289,6 +308,7 @@ int main(void) {
   if (strcmp(mode, "many") == 0) sixty_four();
   if (strcmp(mode, "threads end") == 0) threads_end();
   if (strcmp(mode, "leaks") == 0) leaks(atoi(rounds));
+  if (strcmp(mode, "one rank") == 0) calls_of_one_rank();
   printf("ok\n");
   return 0;
 }
