@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
@@ -194,7 +193,7 @@ func (e *Executor) launch(c *Call, k device.Kernel, a *arena, p *placed) error {
 	e.enqueued = true
 	l := device.Launch{Overlap: uint32(len(e.tables.blocks)) <= e.code.most, Grid: uint32(len(e.tables.blocks)), Block: e.code.threads(e.plan.ThreadsPerBlock), Stream: c.Stream}
 	e.running.Store(true)
-	err := k.Launch(l, unsafe.Pointer(&a.args), unsafe.Sizeof(a.args))
+	err := e.passes(k, l, a)
 	e.running.Store(false)
 	if err != nil {
 		return err

@@ -48,3 +48,42 @@ func TestAllReduceOfPackets(t *testing.T) {
 		return nil
 	})
 }
+
+// Large messages of packets go in several passes: what they give is the same, in place and not, with messages of other sizes between them.
+func TestPassesOfPackets(t *testing.T) {
+	for _, name := range []string{"allreduce-1pa", "allreduce-2pa-packets"} {
+		for _, shape := range []library.Shape{{Ranks: 2}, {Ranks: 3, Blocks: 2, InPlace: true}} {
+			p, err := library.Compile(name, shape)
+			if err != nil {
+				t.Fatal(err)
+			}
+			job(t, shape.Ranks, func(ctx context.Context, c *comm.Communicator) error {
+				e, err := exec.New(ctx, c, p)
+				if err != nil {
+					return err
+				}
+				defer e.Close()
+				for launch, n := range []int{48 * 16, 48 * 80002, 48 * 32, 48 * 4096, 48 * 80002, 48 * 70000} {
+					in, out := make([][]byte, c.Size()), make([]byte, n)
+					for r := range in {
+						in[r] = make([]byte, n)
+						collectivetest.Reference{}.Fill(in[r], kernel.Float32, kernel.Sum, uint64(launch), r, 0)
+					}
+					want := make([]byte, n)
+					collectivetest.Reference{}.Reduce(want, in, kernel.Float32, kernel.Sum, 0)
+					own := in[c.Rank()]
+					if launch%2 == 1 {
+						out = own
+					}
+					if err := e.Execute(&exec.Call{Input: pointer(own), Output: pointer(out), InputBytes: uint64(n), OutputBytes: uint64(n), Packet: []exec.Packet{exec.LL8, exec.LL16}[launch%2]}); err != nil {
+						return err
+					}
+					if !bytes.Equal(out, want) {
+						return fmt.Errorf("%s, launch %d of %d bytes: another result than expected", p.Name, launch, n)
+					}
+				}
+				return nil
+			})
+		}
+	}
+}

@@ -14,6 +14,8 @@ type use struct {
 	covers        bool     // every chunk of every output is written as a whole
 	raw           bool     // something else than packets is written to scratch memory
 	alias         bool     // input and output are one buffer
+	span          uint32   // chunks of each operand, if all have as many and begin at a multiple of that; else 0
+	packets       bool     // blocks of several ranks learn of each other by packets alone
 	mates         [][]bool // ranks of which one reaches input or output of the other
 }
 
@@ -46,6 +48,7 @@ func inspect(p *schema.Plan) (u use, all []*tables, err error) {
 	for r := range p.GPUs {
 		u.covers = u.covers && len(written[r]) == p.GPUs[r].OutputChunks
 	}
+	u.span, u.packets = spanOf(all), packetsOnly(all)
 	one := u.named[0] != u.named[1]
 	u.alias = collective(p.Collective) && (one || p.InPlace && !u.covers)
 	return u, all, nil
