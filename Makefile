@@ -27,7 +27,7 @@ names     = ^($(subst $(space),|,$(strip $(1))))$$
 export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace -trimpath)
 
 .DEFAULT_GOAL := help
-.PHONY: help build kernels machine-code check test test-beside test-alone interpret race conform engines-test rdma-test torch-test nccl-soak rdma-bench demo bench-mpi bench-tcp netem-test fuzz dist-gpu gpu-test wheel install uninstall deps proto generate lint fmt clean
+.PHONY: help build kernels machine-code check test test-beside test-alone interpret schedules race conform engines-test rdma-test torch-test nccl-soak rdma-bench demo bench-mpi bench-tcp netem-test fuzz dist-gpu gpu-test wheel install uninstall deps proto generate lint fmt clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -60,7 +60,12 @@ interpret: kernels ## kernels for GPUs in the interpreters, more ranks and sched
 	INTERPRET_RANKS='4 8' $(GO) test -count=1 -timeout 60m -v -run 'TestEvery|TestCaches' ./collectives/gfxtest
 	INTERPRET_RANKS='2 4 8' $(GO) test -count=1 -timeout 60m -v -run TestCheckExecutesCodeObjects ./cmd/mscclpp-run
 	INTERPRET=full $(GO) test -count=1 -timeout 60m -v -run TestPlansInTheInterpreter ./plan/exec
-	INTERPRET=full INTERPRET_ROWS='$(CURDIR)/bin/interpret.rows' $(GO) test -v -count=1 -timeout 4h ./collectives/interpreted
+	INTERPRET=full $(GO) test -v -count=1 -timeout 4h -skip TestManySchedules ./collectives/interpreted
+	$(MAKE) schedules
+
+schedules: ## collectives for GPUs on 1,000 schedules under the race detector; a run goes on behind the last one, and ends after MINUTES
+	INTERPRET=full INTERPRET_MINUTES='$(MINUTES)' INTERPRET_ROWS='$(CURDIR)/bin/interpret.rows' INTERPRET_TABLE='$(CURDIR)/bin/interpret.md' \
+	$(GO) test -v -count=1 -timeout 8h -run TestManySchedules ./collectives/interpreted
 
 test-alone: build ## tests of times and speeds, one after the other
 	$(GO) test -vet=off -p 1 -count=1 -timeout 10m -run '$(call names,$(ALONE))' $(TIMED)

@@ -2,14 +2,9 @@ package interpreted_test
 
 import (
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated/interpret"
@@ -109,100 +104,30 @@ func TestEntriesThatCompareSignatures(t *testing.T) {
 	}
 }
 
-// More ranks: 4 on one schedule each, or 2, 4 and 8, or INTERPRET_RANKS, on many. Of the latter INTERPRET_ROWS names a file that gets a row for
-// each that has passed; a run that is started again goes on behind it.
+// More ranks: 4 on one schedule each.
 func TestMoreRanks(t *testing.T) {
-	ranks, schedules := []int{4}, uint64(1)
-	if os.Getenv("INTERPRET") == "full" {
-		ranks, schedules = []int{2, 4, 8}, 100
-		if list := strings.Fields(os.Getenv("INTERPRET_RANKS")); len(list) > 0 {
-			ranks = nil
-			for _, word := range list {
-				n, err := strconv.Atoi(word)
-				must(t, "INTERPRET_RANKS", err)
-				ranks = append(ranks, n)
-			}
-		}
-	}
-	rows := openRows(t, os.Getenv("INTERPRET_ROWS"))
 	s := start(t)
 	list, texts := entries(t, "sm_90")
 	loaded := ""
 	for _, e := range list {
-		if !frequent(e) && !strings.HasPrefix(e.image, "switch-") { // sums over windows differ by type
+		if !stands(e) {
 			continue
 		}
-		for _, n := range ranks {
-			row := fmt.Sprintf("| %v | %d | %d |", e, n, schedules)
-			if rows.has(row) {
-				continue
-			}
-			if e.image != loaded {
-				_, _, err := s.Image(e.image, texts[e.image])
-				must(t, e.image, err)
-				loaded = e.image
-			}
-			x := small
-			x.ranks = n
-			stats, err := execute(t, s, e, x, 1, schedules, true)
-			switch {
-			case errors.Is(err, errNotForSoMany):
-			case err != nil:
-				t.Errorf("%v, %d ranks: %v", e, n, err)
-			default:
-				row += fmt.Sprintf(" %d | %v |", stats.Instructions, stats.Time.Round(time.Millisecond))
-				t.Log(row)
-				rows.add(t, row)
-			}
+		if e.image != loaded {
+			_, _, err := s.Image(e.image, texts[e.image])
+			must(t, e.image, err)
+			loaded = e.image
+		}
+		x := small
+		x.ranks = 4
+		if _, err := execute(t, s, e, x, 1, 1, true); err != nil && !errors.Is(err, errNotForSoMany) {
+			t.Errorf("%v, %d ranks: %v", e, x.ranks, err)
 		}
 	}
 }
 
-// resultRows are those of a file, which grows by them.
-type resultRows struct {
-	text string
-	file *os.File
-}
-
-func openRows(t testing.TB, path string) *resultRows {
-	t.Helper()
-	if path == "" {
-		return &resultRows{}
-	}
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	must(t, "rows", err)
-	t.Cleanup(func() { f.Close() })
-	return &resultRows{"\n" + string(text), f}
-}
-
-// has says whether there is a row with this beginning.
-func (r *resultRows) has(row string) bool { return strings.Contains(r.text, "\n"+row) }
-
-func (r *resultRows) add(t testing.TB, row string) {
-	t.Helper()
-	if r.file == nil {
-		return
-	}
-	_, err := fmt.Fprintln(r.file, row)
-	must(t, "row", err)
-}
-
-// Rows that are there are not made again.
-func TestRowsAreKept(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "rows")
-	openRows(t, path).add(t, "| a | 2 | 100 | 5 | 1ms |")
-	openRows(t, path).add(t, "| b | 2 | 100 | 6 | 1ms |")
-	again := openRows(t, path)
-	for row, want := range map[string]bool{"| a | 2 | 100 |": true, "| b | 2 | 100 |": true, "| b | 2 | 10 |": false, "| c | 2 | 100 |": false} {
-		if again.has(row) != want {
-			t.Errorf("%s: there %v, expected %v", row, !want, want)
-		}
-	}
-}
+// stands says whether an entry is in tests of more ranks: those of all types over windows are, whose sums differ by type.
+func stands(e *entry) bool { return frequent(e) || strings.HasPrefix(e.image, "switch-") }
 
 // A kernel that may begin while the program's own one before it still runs waits for that before it reads or writes what the program does.
 func TestEntriesThatOverlapTheCaller(t *testing.T) {

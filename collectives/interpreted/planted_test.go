@@ -142,17 +142,12 @@ func (p *plantation) explainExecution() {
 }
 
 // explainDoubled looks for those that are reported once others are gone that are not reported themselves: these order the
-// same. Of the others nothing is reported when they go, too.
+// same. It does so in two orders, since what is gone first decides what is reported behind it.
 func (p *plantation) explainDoubled() {
 	rest := p.those(unexplained)
-	gone := p.double(rest)
+	p.double(rest)
 	slices.Reverse(rest)
 	p.double(rest)
-	for _, i := range p.those(unexplained) { // the others first, and it last
-		list := slices.DeleteFunc(slices.Clone(gone), func(k int) bool { return k == i })
-		others := slices.DeleteFunc(slices.Clone(rest), func(k int) bool { return k == i || slices.Contains(gone, k) })
-		p.extend(list, append(others, i))
-	}
 }
 
 // explainIdle says why a weakening is not reported with others gone either. One without a known reason gets more schedules,
@@ -185,21 +180,26 @@ func (p *plantation) those(v verdict) (list []int) {
 	return list
 }
 
-// double collects weakenings that are not reported even all together. One that is reported with them alone orders
-// what they order.
-func (p *plantation) double(list []int) (gone []int) { return p.extend(nil, list) }
-
-func (p *plantation) extend(gone, list []int) []int {
+// double collects weakenings that are not reported even all together. Where another one is reported with these, there are a few
+// of them with which it is, and without any of which it is not: of all of these the others order the same.
+func (p *plantation) double(list []int) {
+	var gone []int
 	for _, i := range list {
-		both := append(slices.Clone(gone), i)
-		switch {
-		case !p.reported(both):
-			gone = both
-		case p.verdicts[i] == unexplained:
-			p.verdicts[i], p.reasons[i] = doubled, "others order the same: "+p.fewest(gone, i)
+		if all := append(slices.Clone(gone), i); !p.reported(all) {
+			gone = all
+			continue
+		}
+		if p.verdicts[i] == doubled {
+			continue
+		}
+		few := append(fewest(p.reported, []int{i}, gone, false), i)
+		for _, k := range few {
+			others := slices.DeleteFunc(slices.Clone(few), func(n int) bool { return n == k })
+			if p.verdicts[k] == unexplained && !p.reported(others) {
+				p.verdicts[k], p.reasons[k] = doubled, "others order the same: "+p.names(others)
+			}
 		}
 	}
-	return gone
 }
 
 // reported says whether a set of weakenings is reported, by four schedules: one of each kind of laggard.
@@ -214,15 +214,36 @@ func (p *plantation) reported(planted []int) bool {
 	return false
 }
 
-// fewest names those of the weakenings without which another one is not reported.
-func (p *plantation) fewest(gone []int, i int) string {
-	for k := len(gone) - 1; k >= 0 && len(gone) > 1; k-- {
-		if fewer := slices.Delete(slices.Clone(gone), k, k+1); p.reported(append(slices.Clone(fewer), i)) {
-			gone = fewer
+// fewest are as few of a list as are needed for a report, with those that are gone in any case. It halves the list: most of it
+// is not needed, and one at a time would take a run for each. more: gone has grown since it was asked for.
+func fewest(reported func(planted []int) bool, gone, list []int, more bool) []int {
+	switch {
+	case more && reported(gone):
+		return nil
+	case len(list) < 2:
+		return slices.Clone(list)
+	}
+	half := len(list) / 2
+	last := fewest(reported, slices.Concat(gone, list[:half]), list[half:], true)
+	return append(fewest(reported, slices.Concat(gone, last), list[:half], len(last) > 0), last...)
+}
+
+func TestFewest(t *testing.T) {
+	for _, want := range [][]int{{3}, {0, 9}, {2, 3, 7}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}} {
+		list, runs := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 0
+		got := fewest(func(planted []int) bool {
+			runs++
+			return slices.Contains(planted, 100) && !slices.ContainsFunc(want, func(n int) bool { return !slices.Contains(planted, n) })
+		}, []int{100}, list, false)
+		if !slices.Equal(got, want) || list[9] != 9 || !slices.IsSorted(list) || runs > 4*len(want)+4 {
+			t.Errorf("%v of %v in %d runs, expected %v in at most %d", got, list, runs, want, 4*len(want)+4)
 		}
 	}
+}
+
+func (p *plantation) names(list []int) string {
 	var names []string
-	for _, k := range gone {
+	for _, k := range list {
 		names = append(names, p.mutants[k].How+" at "+p.line(k))
 	}
 	return strings.Join(names, ", ")
