@@ -3,11 +3,11 @@ package exec
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // windowTail is the end of memory in a window, which belongs to its channel.
@@ -16,11 +16,11 @@ const windowTail = 128
 // windowBytes is what each rank brings into a window: all the same.
 func windowBytes(bytes []uint64) uint64 { return roundUp(slices.Max(bytes), 256) + windowTail }
 
-// hasSwitch finds out whether a switch reaches the GPUs that share memory, where the plan has channels over all of them. Operations over
-// other switch channels, and all of them where there is no switch, reach the memory of each member. Collective.
+// hasSwitch finds out whether a switch reaches the GPUs that share memory, where the plan has channels over all of them, and reaches no memory by both
+// of its names. Operations over other switch channels, and all of them where there is no switch, reach the memory of each member. Collective.
 func (e *Executor) hasSwitch(ctx context.Context, all []*tables) (bool, error) {
 	asks := func(r int) bool { return slices.ContainsFunc(all[r].groups, e.reach.whole) }
-	if e.host || e.reach.comm == nil || !slices.ContainsFunc(e.reach.ranks, asks) {
+	if e.host || e.reach.comm == nil || !slices.ContainsFunc(e.reach.ranks, asks) || twoNames(all) {
 		return false, nil
 	}
 	m, err := e.reach.comm.Alloc(2 * windowTail)
@@ -34,6 +34,51 @@ func (e *Executor) hasSwitch(ctx context.Context, all []*tables) (bool, error) {
 	return w != nil, errors.Join(err, m.Close())
 }
 
+// access is one of an operation to chunks of a buffer.
+type access struct {
+	rank, first, behind uint32
+	of                  operand // the destination of the operation in the window, if it has one
+}
+
+// twoNames reports whether chunks are reached in one launch through a window and by the address of a member. Signals and waits of plans have no fence between the
+// two, which each side needs. An operation that stores to all what it reads has its own, and packets need none.
+func twoNames(all []*tables) bool {
+	through, plain := map[uint32][]access{}, map[uint32][]access{}
+	for rank, t := range all {
+		for i := range t.ops {
+			o := &t.ops[i]
+			windowed := o.Flags&(loadsWindow|storesWindow) != 0 && o.Flags&ofPackets == 0
+			var to operand
+			if windowed && o.Flags&storesWindow != 0 {
+				to = t.operands[o.Operands+uint32(o.Sources)+uint32(o.Destinations)]
+			}
+			for k := range o.Sources + o.Destinations {
+				x := t.operands[o.Operands+uint32(k)]
+				a := access{uint32(rank), x.Index, x.Index + x.Size, to}
+				if x.Packet != 0 {
+					a.first, a.behind = 0, math.MaxUint32
+				}
+				if flag := map[bool]uint16{true: loadsWindow, false: storesWindow}[k < o.Sources]; windowed && o.Flags&flag != 0 {
+					through[x.Slot] = append(through[x.Slot], a)
+				} else {
+					plain[x.Slot] = append(plain[x.Slot], a)
+				}
+			}
+		}
+	}
+	for slot, list := range through {
+		for _, a := range list {
+			if slices.ContainsFunc(plain[slot], func(b access) bool {
+				own := a.rank == b.rank && a.of == b.of && a.of.Size != 0
+				return a.first < b.behind && b.first < a.behind && !own
+			}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // whole reports whether a group is all ranks that share memory with this one.
 func (r *reach) whole(group []int) bool { return slices.Equal(r.ranks, group) }
 
@@ -45,11 +90,12 @@ func (e *setting) openWindow(ctx context.Context, m *comm.Memory) (*comm.SwitchC
 		return w, nil
 	case err == nil:
 		return nil, w.Close()
-	case e.comm.Err() == nil && (errors.Is(err, framework.ErrUnsupported) || errors.Is(err, framework.ErrUnavailable) || errors.Is(err, device.ErrFull)):
-		e.comm.Log().Info("a plan has switch channels: ranks reach the memory of each member", "plan", e.plan.Name, "reason", err)
-		return nil, nil
+	case errors.Join(e.comm.Err(), e.reach.comm.Err()) != nil: // a rank is gone
+		return nil, err
+	case !errors.Is(err, framework.ErrUnsupported): // there is a switch, and it is refused
+		e.comm.Log().Warn("there is no window for the switch channels of a plan: it goes on without", "plan", e.plan.Name, "reason", err)
 	}
-	return nil, err
+	return nil, nil
 }
 
 // openWindow puts the arena's memory into a window.
