@@ -313,6 +313,45 @@ def check_program():
     assert plan["collective"] == "custom" and [g["input_chunks"] for g in plan["gpus"]] == [1, 2]
 
 
+def check_fusions():
+    """Neighbors become one operation, with the order of operands and the joins that MSCCL++'s rules give."""
+
+    def ops(block=0):
+        return json.loads(JSON())["gpus"][0]["threadblocks"][block]["ops"]
+
+    def names(block=0):
+        return [op["name"] for op in ops(block)]
+
+    with CollectiveProgram("x", TestCollective(3, 3, 3), 3, protocol="LL"):
+        rank, first, second = Rank(0), MemoryChannel(1, 0), MemoryChannel(2, 0)
+        data, out, scratch = rank.get_input_buffer(), rank.get_output_buffer(), [Buffer(r, 4) for r in range(3)]
+        rank.reduce(data[0:1], [data[1:2]], tb=0, dst_chunk=out[0:1])
+        rank.reduce(data[0:1], [data[2:3]], tb=0, dst_chunk=out[0:1])
+        first.put(Rank(1).get_output_buffer()[2:3], out[0:1], tb=0)
+        second.put(Rank(2).get_output_buffer()[1:2], out[0:1], tb=0)
+        rank.reduce(data[0:1], [scratch[0][0:1], scratch[0][1:2]], tb=1, dst_chunk=out[1:2], packet=True)
+        rank.copy_packets(scratch[0][2:3], out[1:2], tb=1)
+        first.put_packets(scratch[1][3:4], out[1:2], tb=1)
+        second.read_put_packets(scratch[2][3:4], scratch[0][2:3], tb=1)
+        assert names() == ["res"] and names(1) == ["recspkt"]
+        assert [x.get("buffer_id") for x in ops()[0]["dst_buff"]] == [None, 0, 1] and len(ops()[0]["src_buff"]) == 3
+        assert [x.get("buffer_id") for x in ops(1)[0]["dst_buff"]] == [None, None, 0, 1]
+    for fusion, wanted in {True: ["nop", "signal", "nop", "rlxwait", "nop", "wait"], False: ["nop", "signal", "nop", "signal", "nop", "rlxwait", "nop", "nop", "wait"]}.items():
+        with CollectiveProgram("x", TestCollective(2, 0, 0), 2, instr_fusion=fusion):
+            for r in range(2):
+                one, other = MemoryChannel(1 - r, r), MemoryChannel(1 - r, r)
+                one.signal(tb=0)
+                other.signal(tb=0, data_sync=SyncType.none)
+                one.wait(tb=0, relaxed=True)
+                other.wait(tb=0, data_sync=SyncType.before)
+            assert names() == wanted
+    with CollectiveProgram("x", TestCollective(1, 4, 4), 1):
+        rank, data, out = Rank(0), Rank(0).get_input_buffer(), Rank(0).get_output_buffer()
+        for to, source in ((out[0:1], data[0:1]), (out[1:2], data[0:1]), (data[0:1], data[1:2]), (out[2:3], data[0:1]), (out[2:4], data[2:4])):
+            rank.copy(to, source, tb=0)
+        assert names() == ["copy", "copy", "nop", "copy", "nop", "copy", "nop", "copy"]
+
+
 def raises(kind, text, call):
     try:
         call()
@@ -363,6 +402,6 @@ def check_errors():
     raises(RuntimeError, "No Program in context", JSON)
 
 
-for check in (check_names, check_plans, check_documentation, check_program, check_errors):
+for check in (check_names, check_plans, check_documentation, check_program, check_fusions, check_errors):
     check()
 print("the language is right")
