@@ -64,6 +64,7 @@ type kernelReader struct {
 type kernelOf struct {
 	launch *Launch
 	call   uint64
+	began  int64                     // when, by the clock of the rank
 	last   int64                     // when the piece before ended
 	wait   int64                     // when the wait began that goes on; 0: none does
 	blocks map[uint16]observe.Record // operations that have begun
@@ -89,10 +90,12 @@ func (b *kernelReader) add(writer string, x *observe.Record) bool {
 	}
 	switch {
 	case x.Event == observe.Kernel|observe.Begin:
+		k.began = x.Time
 		k.launch, k.call, k.last, k.wait = &Launch{Comm: comm, Number: number, Begin: at, For: framework.NoPeer}, x.Call, at, 0
 	case x.Event == observe.Kernel|observe.End:
 		if k.launch != nil && k.call == x.Call {
 			k.launch.End = at
+			k.launch.scale(x.Time - k.began)
 			b.to.Launches = append(b.to.Launches, *k.launch)
 		}
 		k.launch, k.last, k.wait = nil, 0, 0
@@ -119,6 +122,16 @@ func (b *kernelReader) add(writer string, x *observe.Record) bool {
 		k.last = at
 	}
 	return true
+}
+
+// scale turns sums by the clock of the rank, by which the launch took so long, into those of the trace's clock.
+func (l *Launch) scale(took int64) {
+	if took <= 0 || took == l.End-l.Begin {
+		return
+	}
+	for _, part := range []*int64{&l.Wait, &l.Copy, &l.Reduce, &l.Packets} {
+		*part = int64(float64(*part) / float64(took) * float64(l.End-l.Begin))
+	}
 }
 
 func (l *Launch) add(kind observe.Event, took int64, peer int) {

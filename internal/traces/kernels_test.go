@@ -83,6 +83,22 @@ func TestKernelsAreJoined(t *testing.T) {
 	}
 }
 
+// The parts of a launch are no more than all of it, also where clocks of hosts drift from each other.
+func TestSumsAreOfTheClockOfTheTrace(t *testing.T) {
+	x := observe.Record{Time: 5000, Call: 3, Bytes: 20000 | 18000<<16 | 1500<<32 | 400<<48, Event: observe.Kernel | observe.Total, Block: 100, Peer: 1}
+	for _, drift := range []float64{-1e-3, 0, 1e-3} {
+		r := &Rank{}
+		b := kernelReader{r, observe.Clock{Offset: 77, Drift: drift, Pings: 8}, worldOf(nil).rank, map[string]*kernelOf{}}
+		for _, part := range x.Parts(nil) {
+			b.add("kernels of world", &part)
+		}
+		l := r.Launches[0]
+		if all, sum := l.End-l.Begin, l.Wait+l.Copy+l.Reduce+l.Packets; sum > all || sum < all-4 || l.For != 1 {
+			t.Errorf("drift %v: %+v: its parts are %d ns, and all of it %d", drift, l, sum, all)
+		}
+	}
+}
+
 func TestTracesOfKernelsAreReadAsTheyWereWritten(t *testing.T) {
 	want := launches()
 	var b bytes.Buffer
