@@ -36,7 +36,7 @@ func TestReductions(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			for _, source := range []actor.Source{actor.Plain, actor.FromLL8, actor.FromLL16} {
-				for op := range kernel.Op(kernel.Avg) {
+				for op := range kernel.Avg {
 					reduced(t, found[2], code, of, op, source)
 				}
 			}
