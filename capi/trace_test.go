@@ -35,7 +35,11 @@ func TestTraceOfAProgram(t *testing.T) {
 		var marks []string
 		var cursor observe.Cursor
 		for _, s := range v.Read(&cursor) {
-			for _, x := range s.Records {
+			var parts []observe.Record
+			for i := range s.Records {
+				parts = s.Records[i].Parts(parts)
+			}
+			for _, x := range parts {
 				switch x.Event {
 				case observe.Call | observe.End:
 					_, n := observe.CallOf(x.Call)

@@ -31,7 +31,7 @@ func TestClaimsMatchSources(t *testing.T) {
 		t.Fatalf("%d families in the spec, %d in kernels.go", len(spec.Families), len(families))
 	}
 	entry := regexp.MustCompile(`MSCCLPP_KERNEL\((\w+),`)
-	ofGPUs := regexp.MustCompile(`(?s)#if MSCCLPP_GPU_KERNELS\n.*?#endif|#if MSCCLPP_TARGET_GPU\n(?:MSCCLPP_KERNEL[^\n]*\n)+#endif|#if MSCCLPP_TARGET_GPU\n.*?#endif  // MSCCLPP_TARGET_GPU`)
+	ofGPUs := regexp.MustCompile(`(?s)#if MSCCLPP_(?:GPU_KERNELS|PUSHED_SUMS)\n.*?#endif|#if MSCCLPP_TARGET_GPU\n(?:MSCCLPP_KERNEL[^\n]*\n)+#endif|#if MSCCLPP_TARGET_GPU\n.*?#endif  // MSCCLPP_TARGET_GPU`)
 	overWindows := map[string]string{kernellist.Reduce: "switch_family.h", "move": "switch_move_family.h"}
 	for i, f := range spec.Families {
 		if f.Name != families[i].name || (len(f.Types) > 0) != (families[i].types[0] != "") {
