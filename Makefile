@@ -13,7 +13,7 @@ GOLANGCI  = 2.15.0
 UNRACED   = TestKernelsOnGrids TestKernelsWithThreads TestCopyAnySizeAndAlignment TestChoiceIsTheModels TestModeledRowsServeAllCalls \
 	TestSlowLinksMoveThresholdsDown TestConformanceAsPlugin TestDeath TestVerbsInAJob TestTuneInAJob TestPlansInAJob TestEndsOfAJobWithHandedStreams \
 	TestLongMessages TestCostOfACallForTheHost TestCostOfTheAbortCheck TestCostBetweenKernels TestCostOfData TestCostForAMultiplication \
-	TestDirectReduceBits
+	TestDirectReduceBits TestCheckExecutesCodeObjects TestCheckFindsWeakCodeObjects TestExchangesExecuteCodeObjects TestPlansExecuteCodeObjects TestRCCLExecutesCodeObjects
 # Tests that hold what runs to a time or a speed. CI runs them by themselves when all else is done, so that nothing
 # beside them is measured.
 ALONE     = TestRoundTripTime TestPaceSleepsFinely TestPaceInACrowd TestSpeed TestTriggerTime TestSingleTriggerTime TestPreloadCost
