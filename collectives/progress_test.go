@@ -85,7 +85,7 @@ func TestProgressIsBusy(t *testing.T) {
 	}
 }
 
-// rest is what a call does behind its turn.
+// rest is a function that a call performs after its turn.
 type rest func() error
 
 func (f rest) perform() error { return f() }

@@ -77,6 +77,16 @@ def time_of(graph, repeats):
     return out
 
 
+def run(client, parts):
+    """Runs the parts that the command line names, or all, and prints a line for each."""
+    start()
+    dist.all_reduce(torch.ones(1, device=DEVICE))
+    torch.cuda.synchronize()
+    for part in sys.argv[1:] or list(parts):
+        say(f"{client}, {part}", parts[part]())
+    finish()
+
+
 def finish():
     dist.barrier()
     torch.cuda.synchronize()

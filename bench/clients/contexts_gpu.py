@@ -10,7 +10,6 @@ the driver's own calls do there). Without names all run.
 
 import ctypes
 import os
-import sys
 import threading
 
 os.environ.update(NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1")  # multicast must stay off on hosts whose GPUs others share
@@ -18,7 +17,7 @@ os.environ.update(NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1")  #
 import torch
 import torch.distributed as dist
 
-from common import DEVICE, RANK, SIZE, Nccl, expect, finish, row, say, start
+from common import DEVICE, RANK, SIZE, Nccl, expect, row, run
 
 KIB = 1024
 FLOAT32, SUM = 7, 0
@@ -149,11 +148,4 @@ def captures():
     return "calls beside captures: see rows (results of calls, 0 is a success)"
 
 
-parts = {"green": green, "captures": captures}
-wanted = sys.argv[1:] or list(parts)
-start()
-dist.all_reduce(torch.ones(1, device=DEVICE))
-torch.cuda.synchronize()
-for part in wanted:
-    say("contexts, " + part, parts[part]())
-finish()
+run("contexts", {"green": green, "captures": captures})

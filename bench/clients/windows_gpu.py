@@ -13,7 +13,6 @@ import ctypes
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 
 # Before NCCL is loaded: multicast must stay off on hosts whose GPUs others share.
@@ -22,7 +21,7 @@ os.environ.update(NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1")
 import torch
 import torch.distributed as dist
 
-from common import DEVICE, RANK, SIZE, Nccl, expect, finish, graph_of, median, row, say, start, time_of
+from common import DEVICE, RANK, SIZE, Nccl, expect, graph_of, median, row, run, time_of
 
 KIB = 1024
 
@@ -287,11 +286,4 @@ def registered():
     return compare("registered", list(CALLS), [1024 * KIB, 16384 * KIB, 65536 * KIB, 262144 * KIB])
 
 
-parts = {"torch": symmetric, "headers": headers, "collectives": collectives, "registered": registered}
-wanted = sys.argv[1:] or list(parts)
-start()
-dist.all_reduce(torch.ones(1, device=DEVICE))
-torch.cuda.synchronize()
-for part in wanted:
-    say("windows, " + part, parts[part]())
-finish()
+run("windows", {"torch": symmetric, "headers": headers, "collectives": collectives, "registered": registered})

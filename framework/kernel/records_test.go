@@ -82,7 +82,7 @@ func TestGPUsSeeNoRecords(t *testing.T) {
 func TestShortPiecesAreSumsAlone(t *testing.T) {
 	path, err := exec.LookPath("g++")
 	if err != nil || runtime.GOARCH != "amd64" {
-		t.Skip("no compiler g++, or no time-stamp counter")
+		t.Skip("needs g++ and a time-stamp counter")
 	}
 	out := filepath.Join(t.TempDir(), "recorder")
 	if text, err := exec.Command(path, "-std=c++17", "-O2", "-Iinclude", "testdata/recorder.cc", "-o", out).CombinedOutput(); err != nil {

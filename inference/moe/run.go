@@ -171,9 +171,7 @@ func (b *Buffer) shape(kind, units int) device.Launch {
 		threads = 4 * warp
 	}
 	sms := max(1, b.comm.Device().Info().SMs)
-	// Every warp of a launch asks for the number of the launch, in one place of memory that answers some 1.9 times in a nanosecond: of thousands
-	// of blocks that took longer than the rows. So blocks have several parts of rows each, one after the other.
-	most := sms * 512 / threads
+	most := sms * 1024 / threads
 	rows := max(1, int(a.Tokens)) * ((units + threads - 1) / threads)
 	all := rows * int(a.Ranks)
 	l.Grid, l.Block = 0, uint32(threads)
@@ -181,9 +179,9 @@ func (b *Buffer) shape(kind, units int) device.Launch {
 	if a.Flags&sendPhase != 0 {
 		switch {
 		case kind == dispatching:
-			a.HeadersBy, a.Counters, a.Senders = min(a.Tokens, uint32(sms)), (a.Local*a.Ranks+expertsOfBlock-1)/expertsOfBlock, uint32(min(rows, most/2))
+			a.HeadersBy, a.Counters, a.Senders = min(a.Tokens, uint32(sms)), (a.Local*a.Ranks+expertsOfBlock-1)/expertsOfBlock, uint32(min(rows, most))
 		case whole: // this rank adds its own rows up where it receives those of others
-			a.Senders = uint32(min(all-rows, most/2))
+			a.Senders = uint32(min(all-rows, most))
 		default:
 			a.Senders = uint32(min(all, most))
 		}

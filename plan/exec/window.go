@@ -13,7 +13,7 @@ import (
 // windowTail is the end of memory in a window, which belongs to its channel.
 const windowTail = 128
 
-// windowBytes is what each rank brings into a window: all the same.
+// windowBytes is the size of the memory that each rank binds to a window, which is the same on all ranks.
 func windowBytes(bytes []uint64) uint64 { return roundUp(slices.Max(bytes), 256) + windowTail }
 
 // hasSwitch finds out whether a switch reaches the GPUs that share memory, where the plan has channels over all of them, and reaches no memory by both

@@ -20,7 +20,7 @@ const (
 	farthest  = 1.4  // times what was measured, or as much below
 	onAverage = 1.15 // for each algorithm
 	worse     = 1.15 // times the fastest that was measured: what the model chooses
-	unknown   = 43   // choices that nobody has measured at that size; a dozen are copies in pieces on four
+	unknown   = 43   // chosen algorithms without a measurement at that size; a dozen of them are copies in pieces on four GPUs
 )
 
 // overH200s are the links of the machines that were measured.

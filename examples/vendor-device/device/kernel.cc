@@ -70,9 +70,10 @@ Status load(mscclpp_device* device, const void* image, uint64_t bytes, mscclpp_d
     }
     done += static_cast<uint64_t>(n);
   }
-  // The linker takes equal paths for the same object, and descriptors are used again.
+  // The linker takes equal paths for the same object, and descriptors are used again. The folder of the process leads to nothing once its
+  // main thread has ended.
   static std::atomic<unsigned> loads{0};
-  std::string path = "/proc/self/fd";
+  std::string path = "/proc/thread-self/fd";
   for (unsigned n = ++loads; n > 0; n >>= 1) path += (n & 1) != 0 ? "/." : "/";
   auto library = std::make_shared<Library>();
   library->handle = dlopen((path + "/" + std::to_string(fd)).c_str(), RTLD_NOW | RTLD_LOCAL);

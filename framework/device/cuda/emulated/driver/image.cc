@@ -63,7 +63,7 @@ int open_library(int fd, Image* image, std::string* why) {
   image->fd = fd;  // kept open: the linker takes equal paths for the same object
   if (fd < 0) return 2;
   char path[64];
-  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  snprintf(path, sizeof path, "/proc/thread-self/fd/%d", fd);  // that of the process leads to nothing once its main thread has ended
   image->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (image->library != nullptr) return 0;
   const char* text = dlerror();

@@ -10,7 +10,7 @@
 // Connects, if there is a machine: 0, or an error.
 int machine_connect(const char* arch);
 
-// Holds off what tells the machine of memory, for an allocation whose kind is not said yet.
+// Locks the list of allocations that launches send to the machine, until the caller has said whether its new allocation is uncached.
 std::unique_lock<std::mutex> machine_allocations();
 
 // Device memory was allocated at an address, behind a handle, or mapped. Others may be given it at once, so the machine learns of
