@@ -34,6 +34,7 @@ case "${RANK:-}" in
 	echo "${LAST_WORDS:-rank 1 is gone}" >&2
 	exit 1 ;;
 esac
+case "$*" in *"${HOLD:-nothing}"*) exec sleep 60 ;; esac
 case "$*" in *"${BREAK:-nothing}"*) echo "mscclpp-run: it broke" >&2; exit 3 ;; esac
 case "$*" in *"--format json"*) echo "$row" ;; esac`
 	fakeTest = `[ -z "${RANK_PROGRAM:-}" ] || exec "$RANK_PROGRAM"
@@ -135,6 +136,14 @@ func TestGPUBudget(t *testing.T) {
 	out, calls, _, code := gpuMachine{}.test(t, "--tier", "smoke,bench", "--budget", "2", "--ranks", "4")
 	if code != 0 || strings.Contains(calls, "bench") || !strings.Contains(out, "skipped: the budget of 2 s is used up") || !strings.Contains(out, "4 ranks") {
 		t.Errorf("exit code %d, calls %q\n%s", code, calls, out)
+	}
+}
+
+// A step that the budget ends has not failed: it was not measured.
+func TestGPUBudgetEndsAStep(t *testing.T) {
+	out, _, _, code := gpuMachine{smi: true, env: []string{"HOLD=conform"}}.test(t, "--budget", "6")
+	if code != 0 || !strings.Contains(out, "of at most 150 s, as the budget of 6 s is used up") || !strings.Contains(out, "0 failed") {
+		t.Errorf("exit code %d\n%s", code, out)
 	}
 }
 
