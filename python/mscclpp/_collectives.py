@@ -18,26 +18,28 @@ _known = _types.cache
 _ndarray = None  # numpy.ndarray, once one was seen
 _tensor = None  # torch.Tensor likewise
 _current_stream = None  # of torch, by the number of a GPU
-_on_stream: dict = {}
-_counts: dict[int, c_size_t] = {}
-_pointers: dict[int, c_void_p] = {}
 _OTHERWISE = (KeyError, TypeError, ValueError, BufferError)  # of arrays that do not take the short way
 
 
-def _count(n: int) -> c_size_t:
-    """Return a count as an object for C; the usual ones are kept."""
-    if len(_counts) > 1000:
-        _counts.clear()
-    _counts[n] = count = c_size_t(n)
-    return count
+class _Kept(dict):
+    """Objects for C by their values, which are made when they are first asked for; the usual ones are kept."""
+
+    def __init__(self, make) -> None:
+        self._make = make
+
+    def __missing__(self, value):
+        if len(self) > 1000:
+            self.clear()
+        self[value] = made = self._make(value)
+        return made
 
 
-def _pointer(address: int) -> c_void_p:
-    """Return an address as an object for C; the usual ones are kept."""
-    if len(_pointers) > 1000:
-        _pointers.clear()
-    _pointers[address] = pointer = c_void_p(address)
-    return pointer
+def _stream_options(stream: int):
+    """Return the options of a call on a stream, which nobody changes."""
+    return byref(CallOptions(ctypes.sizeof(CallOptions), stream or None, None, 0.0))
+
+
+_counts, _pointers, _on_stream = _Kept(c_size_t), _Kept(c_void_p), _Kept(_stream_options)
 
 
 def _learn(array, code: int | None) -> None:
@@ -51,14 +53,6 @@ def _learn(array, code: int | None) -> None:
         torch = sys.modules["torch"]
         _tensor, _current_stream = torch.Tensor, getattr(torch._C, "_cuda_getCurrentRawStream", None)
         _known[array.dtype] = code
-
-
-def _stream_options(stream: int):
-    """Return the options of a call on a stream, which nobody changes; those of some streams are kept."""
-    if len(_on_stream) > 100:
-        _on_stream.clear()
-    _on_stream[stream] = options = byref(CallOptions(ctypes.sizeof(CallOptions), stream or None, None, 0.0))
-    return options
 
 
 class Collectives:
@@ -90,7 +84,7 @@ class Collectives:
             except _OTHERWISE:
                 code = None
             if code is not None and to is not None:
-                result = self._quick(self._pointer, at, to, _counts.get(count) or _count(count), code, op, None)
+                result = self._quick(self._pointer, at, to, _counts[count], code, op, None)
                 if result:
                     raise self._error(result)
                 return
@@ -132,7 +126,7 @@ class Collectives:
             except _OTHERWISE:
                 code = None
             if code is not None:
-                result = self._lib.quick_reduce_scatter(self._pointer, at, to, _counts.get(count) or _count(count), code, op, None)
+                result = self._lib.quick_reduce_scatter(self._pointer, at, to, _counts[count], code, op, None)
                 if result:
                     raise self._error(result)
                 return
@@ -160,7 +154,7 @@ class Collectives:
             except _OTHERWISE:
                 code = None
             if code is not None:
-                result = self._lib.quick_all_gather(self._pointer, at, to, _counts.get(count) or _count(count), code, None)
+                result = self._lib.quick_all_gather(self._pointer, at, to, _counts[count], code, None)
                 if result:
                     raise self._error(result)
                 return
@@ -269,7 +263,7 @@ class Collectives:
             if code is None or recv.dtype is not send.dtype or count * sends != total or recv.size != count * receives:
                 return None
             at = from_buffer(send)
-            return at, at if recv is send else from_buffer(recv), _counts.get(count) or _count(count), code, None
+            return at, at if recv is send else from_buffer(recv), _counts[count], code, None
         except _OTHERWISE:
             return None
 
@@ -288,13 +282,13 @@ class Collectives:
             if code is None or not send.is_contiguous() or count * sends != total or (total < 2 and send.is_neg()):
                 return None
             address = send.data_ptr()
-            at = to = _pointers.get(address) or _pointer(address)
+            at = to = _pointers[address]
             if recv is not send:
                 total = count * receives
                 if recv.dtype is not dtype or recv.numel() != total or not recv.is_contiguous() or (total < 2 and recv.is_neg()):
                     return None
                 address = recv.data_ptr()
-                to = _pointers.get(address) or _pointer(address)
+                to = _pointers[address]
             if index < 0:
                 options = None
                 if stream is not None or not send.is_cpu or not recv.is_cpu:
@@ -303,8 +297,8 @@ class Collectives:
                 if not send.is_cuda or send.get_device() != index or recv.get_device() != index:
                     return None
                 number = _current_stream(index) if stream is None else _streams.pointer(stream)
-                options = _on_stream.get(number) or _stream_options(number)
-            return at, to, _counts.get(count) or _count(count), code, options
+                options = _on_stream[number]
+            return at, to, _counts[count], code, options
         except (KeyError, RuntimeError, TypeError):  # a layout without memory, a type that is not known yet
             return None
 
