@@ -378,12 +378,18 @@ func TestGPUsOnOneProcessor(t *testing.T) { ranksWith(t, "gpus.c", 1, onGPUs(t, 
 // onGPUs is the environment of programs on emulated GPUs, with kernels of f32.
 func onGPUs(t *testing.T, more ...string) []string {
 	t.Helper()
+	return onGPUsWith(t, nil, more...)
+}
+
+// onGPUsWith is onGPUs with further kernels.
+func onGPUsWith(t *testing.T, kernels []emulated.Source, more ...string) []string {
+	t.Helper()
 	driver := emulated.Build(t)
-	kernels := emulated.Images(t, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}},
-		emulated.Source{Spec: "../collectives/internal/scaling/kernels/kernels.json", Images: "../collectives/internal/scaling/image", Types: []string{"f32"}})
+	images := emulated.Images(t, append(kernels, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}},
+		emulated.Source{Spec: "../collectives/internal/scaling/kernels/kernels.json", Images: "../collectives/internal/scaling/image", Types: []string{"f32"}})...)
 	return append([]string{
 		"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), cuda.EnvLibrary + "=" + driver, "LD_LIBRARY_PATH=" + filepath.Dir(driver),
-		emulated.EnvImages + "=" + kernels, emulated.EnvMemory + "=1073741824",
+		emulated.EnvImages + "=" + images, emulated.EnvMemory + "=1073741824",
 	}, more...)
 }
 

@@ -3,6 +3,7 @@ package streamorder
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -57,6 +58,7 @@ func (o *Order) Follow(d device.Device, s device.Stream) (marks bool, err error)
 		o.any, o.last, o.foreign = true, s, ofProgram(d, s)
 		if !o.several {
 			o.id = number(d, s, o.foreign)
+			o.several = s == ofThread && o.id == 0 // each thread has another one, and nothing tells them apart
 		}
 	}
 	if o.several && o.mark != nil {
@@ -87,6 +89,9 @@ func (o *Order) leave(engine device.Engine, marker device.Marker) (err error) {
 		if err := o.behindAll(); !errors.Is(err, framework.ErrUnsupported) {
 			return err
 		}
+	}
+	if o.last == ofThread {
+		return fmt.Errorf("%w: calls on default streams of several threads: expected a driver that marks all work of a device, as of CUDA 12.5", framework.ErrUnsupported)
 	}
 	if closed {
 		return nil // the device has no mark behind everything, and knows nothing of the stream any more
@@ -245,11 +250,13 @@ func streamID(d any, s device.Stream) uint64 {
 	return 0
 }
 
-// ofProgram reports whether a stream is neither one that package device has made, nor a default one.
+// The default streams. ofThread is another stream in each thread that names it, and ends with the thread.
+const legacy, ofThread device.Stream = 1, 2
+
+// ofProgram reports whether a stream is neither one that package device has made, nor the default one of a device.
 func ofProgram(d device.Device, s device.Stream) bool {
-	const defaults = 2 // the legacy one, and that of a thread
 	k, ok := d.(interface{ StreamOpen(device.Stream) bool })
-	return ok && s > defaults && !k.StreamOpen(s)
+	return ok && s > legacy && !k.StreamOpen(s)
 }
 
 // Close releases the mark. Calls before it may still go on.

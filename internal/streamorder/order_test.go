@@ -65,6 +65,33 @@ func TestHandleOfAnotherStream(t *testing.T) {
 	}
 }
 
+// The default streams of two threads have one handle, and are two streams: by their numbers, or if these are not known by marks.
+func TestDefaultStreamsOfThreads(t *testing.T) {
+	d := &driver{numbers: map[device.Stream]uint64{ofThread: 7}, serials: map[device.Stream]uint64{}}
+	var o Order
+	if marks, err := o.Follow(d, ofThread); marks || err != nil || !o.One() {
+		t.Fatalf("the first: marks %v, %v: expected none", marks, err)
+	}
+	if id, ok := o.Only(ofThread); id != 7 || !ok {
+		t.Errorf("the only stream is %d, %v: expected 7", id, ok)
+	}
+	d.numbers[ofThread] = 8
+	if marks, err := o.Follow(d, ofThread); !marks || err != nil || !slices.Equal(d.did, []string{"record all", "wait"}) {
+		t.Errorf("of another thread: marks %v, %v, %v: expected one behind everything, which the stream waits for", marks, err, d.did)
+	}
+	unknown := &driver{serials: map[device.Stream]uint64{}}
+	o = Order{}
+	for _, want := range [][]string{nil, {"record", "wait"}} {
+		marks, err := o.Follow(unknown, ofThread)
+		if !marks || err != nil || !slices.Equal(unknown.did, want) || o.One() {
+			t.Fatalf("without numbers: marks %v, %v, %v: expected one, and %v", marks, err, unknown.did, want)
+		}
+		if err := o.Record(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A mark on a stream that is alive tells whether its calls have ended, and touches no other stream.
 func TestMarkOnALiveStream(t *testing.T) {
 	d := &driver{numbers: map[device.Stream]uint64{handle: 7}, serials: map[device.Stream]uint64{}}

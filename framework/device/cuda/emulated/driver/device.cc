@@ -103,6 +103,12 @@ int current_context(Context** context) {
   return t_current->fault;
 }
 
+uint64_t thread_number() {
+  static std::atomic<uint64_t> last{0};
+  thread_local const uint64_t own = ++last;
+  return own;
+}
+
 pid_t thread_id() { return static_cast<pid_t>(syscall(SYS_gettid)); }
 
 API int cuInit(unsigned flags) {
@@ -220,6 +226,7 @@ API int cuDevicePrimaryCtxRelease_v2(DeviceId device) {
   for (Event* e : c.events) delete e;
   for (Module* m : c.modules) delete m;
   c.streams.clear();
+  c.of_threads.clear();
   c.events.clear();
   c.modules.clear();
   c.peers.clear();

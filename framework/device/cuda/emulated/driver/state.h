@@ -133,6 +133,7 @@ struct Context {
   std::atomic<int> fault{0};       // the error it is lost with
   std::unique_ptr<Stream> legacy;  // the default stream
   std::set<Stream*> streams;
+  std::map<uint64_t, Stream*> of_threads;  // their default streams, which are among streams
   std::vector<Mark> left;          // work of streams that were destroyed
   std::set<Event*> events;
   std::set<Module*> modules;
@@ -188,6 +189,7 @@ bool has(const char* ability);
 bool valid_device(int device);
 bool alive(Context* context);
 pid_t thread_id();
+uint64_t thread_number();  // no other thread has it, also not a later one
 
 // capture.cc
 int check_captures();                   // of calls that are unsafe during captures

@@ -24,6 +24,19 @@ std::vector<Mark> implicit(Stream* stream) {
   return out;
 }
 
+constexpr uintptr_t kOfThread = 2;  // the handle of the default stream of the thread that calls
+
+Stream* make_stream(Context* context, unsigned flags, int priority) {
+  Stream* s = new Stream;
+  s->context = context;
+  s->flags = flags;
+  static uint64_t ids = 2;
+  s->id = ++ids;
+  s->priority = priority < -5 ? -5 : priority > 0 ? 0 : priority;
+  context->streams.insert(s);
+  return s;
+}
+
 }  // namespace
 
 int find_stream(Stream* handle, Context* current, Stream** stream) {
@@ -31,7 +44,12 @@ int find_stream(Stream* handle, Context* current, Stream** stream) {
     *stream = current->legacy.get();
     return kSuccess;
   }
-  if (reinterpret_cast<uintptr_t>(handle) == 2) return kNotSupported;  // the default stream of a thread
+  if (reinterpret_cast<uintptr_t>(handle) == kOfThread) {
+    Stream*& own = current->of_threads[thread_number()];
+    if (own == nullptr) own = make_stream(current, 0, 0);
+    *stream = own;
+    return kSuccess;
+  }
   for (auto& d : state().devices) {
     if (d->context.streams.count(handle) == 1) {
       *stream = handle;
@@ -67,14 +85,7 @@ int enqueue(Stream* stream, Op op) {
 API int cuStreamCreateWithPriority(Stream** stream, unsigned flags, int priority) {
   ENTER_CONTEXT(current);
   if (stream == nullptr || flags > kStreamNonBlocking) return kInvalidValue;
-  Stream* s = new Stream;
-  s->context = current;
-  s->flags = flags;
-  static uint64_t ids = 2;
-  s->id = ++ids;
-  s->priority = priority < -5 ? -5 : priority > 0 ? 0 : priority;
-  current->streams.insert(s);
-  *stream = s;
+  *stream = make_stream(current, flags, priority);
   return kSuccess;
 }
 
@@ -96,7 +107,7 @@ API int cuStreamDestroy_v2(Stream* handle) {
   ENTER_CONTEXT(current);
   Stream* stream;
   if (int bad = find_stream(handle, current, &stream)) return bad;
-  if (stream == current->legacy.get()) return kInvalidHandle;
+  if (stream == current->legacy.get() || reinterpret_cast<uintptr_t>(handle) == kOfThread) return kInvalidHandle;
   leave_capture(stream);
   std::vector<Mark>& left = stream->context->left;
   left.erase(std::remove_if(left.begin(), left.end(), [](const Mark& m) { return m.reached(); }), left.end());
