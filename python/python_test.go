@@ -65,6 +65,16 @@ var interpreters = sync.OnceValue(func() []interpreter {
 	return found
 })
 
+// without returns how a test ends on a machine that has not what it needs: it is skipped, or fails where the variable MSCCLPP_TEST_PYTHON names a Python, so
+// that nothing is left out unseen.
+func without(t *testing.T) func(format string, args ...any) {
+	t.Helper()
+	if os.Getenv("MSCCLPP_TEST_PYTHON") != "" {
+		return t.Fatalf
+	}
+	return t.Skipf
+}
+
 // newest returns the newest interpreter that has what a test needs.
 func newest(t *testing.T, what string, has func(interpreter) bool) interpreter {
 	t.Helper()
@@ -74,7 +84,7 @@ func newest(t *testing.T, what string, has func(interpreter) bool) interpreter {
 			return all[i]
 		}
 	}
-	t.Skipf("no Python from 3.10 on with %s", what)
+	without(t)("no Python from 3.10 on with %s", what)
 	return interpreter{}
 }
 
@@ -88,7 +98,7 @@ func tree(t *testing.T) string {
 	}
 	for _, file := range []string{"bin/mscclpp-run", "bin/lib/libmscclpp.so.1", "bin/plugins/mscclpp-transport-shm", "bin/plugins/mscclpp-transport-shm.kernels/manifest.json"} {
 		if _, err := os.Stat(filepath.Join(root, file)); err != nil {
-			t.Skipf("not built: %v: make build kernels", err)
+			without(t)("not built: %v: make build kernels", err)
 		}
 	}
 	for _, folder := range []string{"mscclpp", "tests", "backend", "../examples/python"} {

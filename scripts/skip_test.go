@@ -67,3 +67,37 @@ func TestTorchIsOptional(t *testing.T) {
 		t.Errorf("code %d, %q: expected 77", code, out)
 	}
 }
+
+// Without NVRTC its test alone is left out, which the script says; where torch is required that is a failure, and so is a compiler that is not the expected one.
+func TestNVRTCIsOptional(t *testing.T) {
+	dir := t.TempDir()
+	script, err := os.ReadFile("torch-test.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, "scripts", name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "scripts"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write("torch-test.sh", string(script))
+	write("torch-venv.sh", "#!/bin/sh\necho /venv\n")
+	write("go", "#!/bin/sh\necho \"$@\"\n")
+	t.Setenv("GO", filepath.Join(dir, "scripts/go"))
+	for _, c := range []struct {
+		nvrtc, required string
+		code            int
+		run             bool
+	}{{"echo /nvrtc.so", "", 0, true}, {"exit 3", "", 0, false}, {"exit 3", "1", 3, false}, {"exit 1", "", 1, false}} {
+		write("nvrtc.sh", "#!/bin/sh\n"+c.nvrtc+"\n")
+		t.Setenv("TORCH_REQUIRED", c.required)
+		out, code := runPoor(t, "0", dir, "scripts/torch-test.sh")
+		said := strings.Contains(out, "TestNVRTC is NOT run")
+		if code != c.code || strings.Contains(out, "|NVRTC ./python") != c.run || said != (code == 0 && !c.run) {
+			t.Errorf("%+v: code %d, %q", c, code, out)
+		}
+	}
+}

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Tests with PyTorch, unchanged, on the libraries of bin/lib. Where torch cannot be had (torch-venv.sh says why) this says so and
-# passes: a machine that cannot download 2 GB is no worse for that. TORCH_REQUIRED=1 makes it a failure.
+# Tests with PyTorch, unchanged, on the libraries of bin/lib. Where torch or NVRTC cannot be had (torch-venv.sh and nvrtc.sh say why) this
+# says so and passes: a machine that cannot download 2 GB is no worse for that. TORCH_REQUIRED=1 makes it a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 status=0
@@ -10,8 +10,17 @@ if [ $status = 77 ] && [ -z "${TORCH_REQUIRED:-}" ]; then
 	exit 0
 fi
 [ $status = 0 ] || exit $status
-TORCH_TEST_PYTHON=$venv/bin/python ${GO:-go} test -vet=off -count=1 -timeout 15m ./nccl/torchtest
-# The backend in Python, arrays of NumPy, which comes with torch, and kernels that NVIDIA's compiler makes.
-NVRTC_LIBRARY=$(scripts/nvrtc.sh) || echo "torch-test: TestNVRTC is NOT run" >&2
+status=0
+NVRTC_LIBRARY=$(scripts/nvrtc.sh) || status=$?
+tests='Torch|NumPy|Tutorial'
+if [ $status = 0 ]; then
+	tests="$tests|NVRTC"
+elif [ $status = 3 ] && [ -z "${TORCH_REQUIRED:-}" ]; then
+	echo "torch-test: TestNVRTC is NOT run: there is no NVRTC on this machine" >&2
+else
+	exit $status
+fi
 export NVRTC_LIBRARY
-MSCCLPP_TEST_PYTHON=$venv/bin/python ${GO:-go} test -vet=off -count=1 -timeout 15m -run 'Torch|NumPy|Tutorial|NVRTC' ./python
+TORCH_TEST_PYTHON=$venv/bin/python ${GO:-go} test -vet=off -count=1 -timeout 15m ./nccl/torchtest
+# The backend in Python, arrays of NumPy, which comes with torch, and kernels that NVIDIA's compiler makes. A named Python has to have what tests need.
+MSCCLPP_TEST_PYTHON=$venv/bin/python ${GO:-go} test -vet=off -count=1 -timeout 15m -run "$tests" ./python

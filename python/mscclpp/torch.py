@@ -13,8 +13,10 @@ streams, as with the backend nccl. A group that fails, times out or is aborted s
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
+import warnings
 import weakref
 
 import torch
@@ -458,8 +460,20 @@ def _watch(group_of, stop: threading.Event) -> None:
             return
 
 
+def _look_beside(config) -> None:
+    """Warn of backends that are asked for beside this one: torch gives a group that is written in Python tensors of all devices, and drops the others."""
+    for device, name in config.get_device_backend_map().items():
+        if name != "mscclpp":
+            warnings.warn(f"process group {config}: mscclpp serves tensors of CPU and CUDA alike, and {name} for {device} is not used: expected mscclpp alone")
+        elif device not in ("cpu", "cuda"):
+            raise _errors.invalid(f"process group {config}: mscclpp for {device}: expected cpu or cuda")
+
+
 def _create(options, _) -> ProcessGroup:
     """Make a group for torch.distributed.init_process_group and new_group."""
+    config = sys._getframe(1).f_locals.get("backend_config")  # which torch gives no backend
+    if config is not None:
+        _look_beside(config)
     return ProcessGroup(options.store, options.group_rank, options.group_size, options.timeout)
 
 

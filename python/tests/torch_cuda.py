@@ -1,4 +1,7 @@
-"""The process group with tensors of GPUs, which gpu_standin.py stands for: pointers, streams, and who waits for whom. Two ranks."""
+"""The process group with tensors of GPUs, which gpu_standin.py stands for: pointers, streams, and who waits for whom.
+
+Two ranks; the argument is the backend.
+"""
 
 import datetime
 import sys
@@ -12,7 +15,7 @@ import mscclpp._torch_cuda
 import mscclpp.torch
 
 mscclpp._torch_cuda.Streams = gpu.Streams
-dist.init_process_group("mscclpp", timeout=datetime.timedelta(seconds=60))
+dist.init_process_group(sys.argv[1], timeout=datetime.timedelta(seconds=60))
 rank, size = dist.get_rank(), dist.get_world_size()
 peer, total = 1 - rank, 3.0
 assert size == 2

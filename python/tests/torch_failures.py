@@ -124,6 +124,25 @@ def bad_input():
     meet(store, "bad input")
 
 
+def mixed():
+    """A group with another backend beside this one serves tensors of all devices, and says so; a device that it has not is refused."""
+    import warnings
+    store = begin(60)
+    for backend, unused in (("cpu:mscclpp,cuda:mscclpp", None), ("cuda:mscclpp", None), ("cpu:gloo,cuda:mscclpp", "gloo for cpu"), ("cuda:mscclpp,cpu:gloo", "gloo for cpu"),
+                            ("cpu:mscclpp,cuda:gloo", "gloo for cuda")):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            group = dist.new_group(backend=backend)
+        texts = [str(w.message) for w in said if "mscclpp serves" in str(w.message)]
+        assert len(texts) == (unused is not None) and all(f"{unused} is not used" in t for t in texts), (backend, texts)
+        dist.all_reduce(x := torch.ones(3), group=group)
+        dist.all_gather_object(every := [None] * 2, rank, group=group)
+        assert (x == 2).all() and every == [0, 1] and isinstance(group, mscclpp.torch.ProcessGroup), (backend, x, every)
+        dist.destroy_process_group(group)
+    noticed(lambda: dist.new_group(backend="xpu:mscclpp"), mscclpp.InvalidUsage, "mscclpp for xpu: expected cpu or cuda")
+    meet(store, "mixed")
+
+
 def collected():
     """Tensors and works that the program has dropped are kept while they are needed."""
     begin(60)
