@@ -285,7 +285,7 @@ func (p *plantation) begin(i int) int {
 // beside says whether all ways to a barrier, or from it, come by another one of the block, with no access to memory between.
 func (p *plantation) beside(i int) bool {
 	at := p.number(i) - 1
-	for n := at - 1; n > 0 && !access.MatchString(p.text[n]); n-- {
+	for n := p.before(at); n > 0 && !access.MatchString(p.text[n]); n = p.before(n) {
 		if blockBarrier.MatchString(p.text[n]) {
 			return true
 		}
@@ -298,8 +298,69 @@ func (p *plantation) beside(i int) bool {
 	return false
 }
 
+// before is the line in front of one: of a label that a single branch leads to, that branch.
+func (p *plantation) before(n int) int {
+	label, isLabel := strings.CutSuffix(p.text[n-1], ":")
+	if !isLabel || !strings.HasPrefix(p.text[n-2], "\tbra.uni") {
+		return n - 1
+	}
+	from := 0
+	for k, line := range p.text {
+		if strings.HasSuffix(line, "\t"+label+";") {
+			if from != 0 {
+				return n - 1
+			}
+			from = k
+		}
+	}
+	return from
+}
+
+// window says whether the entry comes from an access to the window's data to a weakening, and from there to one.
+func (p *plantation) window(i int) (before, behind bool) {
+	first, at := p.begin(i), p.number(i)-1
+	last := at + slices.Index(p.text[at:], "}")
+	labels, to := map[string]int{}, make([][]int, last+1)
+	for n := first; n < last; n++ {
+		if label, ok := strings.CutSuffix(p.text[n], ":"); ok {
+			labels[label] = n
+		}
+	}
+	for n := first; n < last; n++ {
+		if m := branch.FindStringSubmatch(p.text[n]); m != nil {
+			to[n] = append(to[n], labels[m[2]])
+			if m[1] != "" { // always
+				continue
+			}
+		}
+		to[n] = append(to[n], n+1)
+	}
+	reach := func(n int, seen []bool) []bool {
+		for list := []int{n}; len(list) > 0; {
+			n, list = list[0], list[1:]
+			for _, next := range to[n] {
+				if !seen[next] {
+					seen[next] = true
+					list = append(list, next)
+				}
+			}
+		}
+		return seen
+	}
+	here, there := reach(at, make([]bool, last+1)), make([]bool, last+1)
+	for n := first; n < last; n++ {
+		if windowData.MatchString(p.text[n]) {
+			behind = behind || here[n]
+			reach(n, there)
+		}
+	}
+	return there[at], behind
+}
+
 var (
 	blockBarrier = regexp.MustCompile(`\tbar\.(sync|red)`)
+	branch       = regexp.MustCompile(`\tbra(\.uni)? \t(\$\w+);`)
+	windowData   = regexp.MustCompile(`multimem\.(st|ld_reduce)`)
 	access       = regexp.MustCompile(`^\t(@!?%p\d+ )?(ld|st|atom|red|multimem|call)\.|^\$|^}`)
 )
 
@@ -330,6 +391,15 @@ func (p *plantation) because(i int) string {
 			"and each barrier of a block stands beside another one"
 	case (algorithm == "switch" || algorithm == "switch_zerocopy") && p.opens(i):
 		return "the first barrier is for what was read in the kernel before, which is over in all blocks when this one begins: only the order of execution matters"
+	case algorithm == "switch" || algorithm == "switch_zerocopy":
+		switch before, behind := p.window(i); {
+		case !before && algorithm == "switch_zerocopy":
+			return "the first barrier is for what the kernel before did, which is over in all blocks when this one begins: only the order of execution matters"
+		case !behind:
+			return "the last barrier is for what was read of the window, and the kernel ends behind it: only the order of execution matters"
+		case barrier && p.beside(i):
+			return "another barrier of the block stands beside it, and no access is between"
+		}
 	case barrier && p.beside(i):
 		return "another barrier of the block stands beside it, and no access is between"
 	case barrier && e.name == "mscclpp_steps_signal":

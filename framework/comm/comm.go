@@ -114,8 +114,7 @@ func (c *Communicator) Device() device.Device { return c.dev }
 // Log returns the communicator's logger, for packages that build on it.
 func (c *Communicator) Log() *slog.Logger { return c.log }
 
-// Control returns the address, as kernels see it, of the device.WaitControl that every
-// wait of a kernel takes.
+// Control returns the address, as kernels see it, of the device.WaitControl that every wait of a kernel takes.
 func (c *Communicator) Control() uintptr { return c.counters.DeviceAddr }
 
 // ControlWords returns the structure behind Control as the host sees it.
@@ -131,8 +130,7 @@ func (c *Communicator) Barrier(ctx context.Context) error {
 	})
 }
 
-// AllGather collects a few bytes from every rank, in rank order. Collective; meant for
-// set-up.
+// AllGather collects a few bytes from every rank, in rank order. Collective; meant for set-up.
 func (c *Communicator) AllGather(ctx context.Context, data []byte) (all [][]byte, err error) {
 	c.talk.Lock()
 	defer c.talk.Unlock()

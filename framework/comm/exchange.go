@@ -17,8 +17,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/preamble"
 )
 
-// Symmetric is memory of which every rank knows every other rank's part. Exchange
-// returns it. The parts may differ in size.
+// Symmetric is memory of which every rank knows every other rank's part. Exchange returns it. The parts may differ in size.
 type Symmetric struct {
 	lifetime life.Lifetime
 	comm     *Communicator
@@ -40,16 +39,14 @@ func (s *Symmetric) Own() *Memory { return s.own }
 // Peer returns the address at which kernels of this rank access another rank's part.
 func (s *Symmetric) Peer(rank int) uintptr { return s.peers[rank].Addr }
 
-// OwnAt returns the address at which kernels of another rank access this rank's own
-// part.
+// OwnAt returns the address at which kernels of another rank access this rank's own part.
 func (s *Symmetric) OwnAt(rank int) uintptr { return s.peers[rank].Own }
 
 // Bytes returns the size of a rank's part in bytes.
 func (s *Symmetric) Bytes(rank int) uint64 { return s.peers[rank].Bytes }
 
-// Exchange makes m known to all ranks, and makes the memory of all ranks addressable
-// here, over memory channels. Collective: every rank contributes one memory. Find
-// returns the result until it is closed.
+// Exchange makes m known to all ranks, and makes the memory of all ranks addressable here, over memory channels. Collective: every
+// rank contributes one memory. Find returns the result until it is closed.
 func (c *Communicator) Exchange(ctx context.Context, m *Memory) (*Symmetric, error) {
 	s := &Symmetric{comm: c, own: m, peers: make([]negotiate.Remote, c.Size())}
 	err := c.setUp(ctx, opExchange, func(ctx context.Context) error {

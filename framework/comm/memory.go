@@ -10,8 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
-// Memory is local memory that can take part in channels. It is registered with a
-// transport when a link of that transport first needs it.
+// Memory is local memory that can take part in channels. It is registered with a transport when a link of that transport first needs it.
 type Memory = memory.Memory
 
 // allocator is what makes memory of a device part of a communicator.
@@ -21,16 +20,22 @@ type allocator struct {
 	life *life.Life
 }
 
-// Alloc returns zeroed device memory that peers can be given access to. It is freed by
-// its Close, or by that of the communicator.
-func (c *allocator) Alloc(bytes uint64) (*Memory, error) {
+// Alloc returns zeroed device memory that peers can be given access to, and that kernels may poll. It is freed by its Close, or by
+// that of the communicator.
+func (c *allocator) Alloc(bytes uint64) (*Memory, error) { return c.alloc(bytes, device.Device.Alloc) }
+
+// AllocData is Alloc for data, as buffers of collectives: no kernel polls it, and what peers write there is read by kernels that
+// begin later. Caches of the device keep it, which on AMD's GPUs they do not with memory of Alloc.
+func (c *allocator) AllocData(bytes uint64) (*Memory, error) { return c.alloc(bytes, device.AllocData) }
+
+func (c *allocator) alloc(bytes uint64, of func(device.Device, uint64) (device.Memory, error)) (*Memory, error) {
 	if err := c.life.Err(); err != nil {
 		return nil, err
 	}
 	if bytes == 0 {
 		return nil, fmt.Errorf("%w: comm %s: allocation of 0 bytes", framework.ErrInvalid, c.name)
 	}
-	inner, err := c.dev.Alloc(bytes)
+	inner, err := of(c.dev, bytes)
 	if err != nil {
 		return nil, fmt.Errorf("comm %s: %w", c.name, err)
 	}
@@ -41,8 +46,7 @@ func (c *allocator) Alloc(bytes uint64) (*Memory, error) {
 	return m, nil
 }
 
-// Register offers memory that the device allocated elsewhere. Closing the result does
-// not free the memory. It has to be closed before the memory is freed.
+// Register offers memory that the device allocated elsewhere. The result is closed before that memory is freed, and does not free it.
 func (c *allocator) Register(inner device.Memory) (*Memory, error) {
 	if err := c.life.Err(); err != nil {
 		return nil, err

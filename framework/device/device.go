@@ -66,6 +66,23 @@ type Memory interface {
 	Close() error
 }
 
+// DataAllocator is an optional interface of a Device that has another kind of memory for data than for what kernels poll.
+//
+// Implemented by device/native. Called by AllocData.
+type DataAllocator interface {
+	// AllocData is Alloc for memory that no kernel polls, and in which what peers write is read by kernels that begin later.
+	// The device's caches keep it, where they do not keep what Alloc returns.
+	AllocData(bytes uint64) (Memory, error)
+}
+
+// AllocData returns memory for data: that of a DataAllocator, else of Alloc.
+func AllocData(d Device, bytes uint64) (Memory, error) {
+	if d, ok := d.(DataAllocator); ok {
+		return d.AllocData(bytes)
+	}
+	return d.Alloc(bytes)
+}
+
 // DMABufMemory is an optional interface of a device's Memory, for memory that network
 // adapters may access directly.
 //

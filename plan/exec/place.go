@@ -158,7 +158,7 @@ func touch(a unsafe.Pointer, aBytes uint64, b unsafe.Pointer, bBytes uint64) boo
 // room returns memory of this rank alone.
 func (e *Executor) room(bytes uint64) (unsafe.Pointer, error) {
 	if e.spare == nil || e.spare.Bytes() < bytes {
-		m, err := e.comm.Device().Alloc(bytes)
+		m, err := device.AllocData(e.comm.Device(), bytes)
 		if err != nil {
 			return nil, err
 		}

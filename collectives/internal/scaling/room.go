@@ -27,7 +27,7 @@ func (s *Scaler) Room() (*Room, error) {
 		if !s.gpu {
 			r.bytes = make([]byte, RoomBytes) // of which the system provides what is touched
 		} else {
-			m, err := s.device.Alloc(RoomBytes)
+			m, err := device.AllocData(s.device, RoomBytes)
 			if err != nil {
 				return nil, fmt.Errorf("memory for scaled inputs: %w", err)
 			}

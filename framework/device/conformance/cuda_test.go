@@ -49,6 +49,7 @@ func onGPU(t *testing.T) []byte {
 	}
 	t.Setenv(emulated.EnvMemory, "67108864")
 	t.Setenv(cuda.EnvLibrary, library)
+	t.Setenv("NCCL_NVLS_ENABLE", "1")
 	t.Setenv(cuda.EnvGDRCopy, emulated.GDRCopy(library))
 	t.Setenv(emulated.EnvImages, emulated.Images(t, emulated.Source{Spec: "kernels/kernels.json", Images: dir}))
 	return ptx

@@ -125,7 +125,7 @@ func (t *T) same(got, want []byte, what string) {
 
 // kernels loads the suite's image.
 func (r *rig) kernels() (add, release device.Kernel) {
-	r.t.needs(len(r.t.o.Image) > 0, "no image of the suite's kernels: see --image")
+	r.t.needs(len(r.t.o.Image) > 0, "no image of the suite's kernels: see --kernels")
 	m, err := r.Load(r.t.o.Image)
 	r.t.must(err, "load the suite's image")
 	r.t.cleanup(m.Close, "unload")

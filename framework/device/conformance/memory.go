@@ -106,6 +106,27 @@ func memoryTests() []test {
 				t.must(m.Close(), "free")
 			}
 		}},
+		{"memory/data", "memory for data is zeroed, also where it was used before, and shared as other memory is", func(t *T) {
+			d := t.device()
+			const n = 300_000
+			for round := range 3 {
+				m, err := d.AllocData(n)
+				t.must(err, "alloc for data")
+				if m.Addr()%256 != 0 || m.Bytes() != n {
+					t.errorf("%d bytes at %#x, said to be %d: expected a multiple of 256", n, m.Addr(), m.Bytes())
+				}
+				t.same(d.read(m.Addr(), n), make([]byte, n), "new memory")
+				d.write(m.Addr(), pattern(round, n))
+				for _, s := range t.ownShares(m) {
+					if t.o.Child != nil {
+						t.child(order{Share: s, Bytes: n, Expect: round, Write: round + 10})
+						t.same(d.read(m.Addr(), n), pattern(round+10, n), "what the other process wrote through "+string(s.Kind))
+						d.write(m.Addr(), pattern(round, n))
+					}
+				}
+				t.must(m.Close(), "free")
+			}
+		}},
 		{"memory/copies-of-the-host", "upload, download and fill take any place and any length", func(t *T) {
 			d := t.device()
 			m := d.alloc(10_000)

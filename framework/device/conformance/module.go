@@ -29,7 +29,7 @@ func moduleTests() []test {
 		}},
 		{"module/symbols", "a symbol that the image lacks is refused by its name", func(t *T) {
 			d := t.device()
-			t.needs(len(t.o.Image) > 0, "no image of the suite's kernels: see --image")
+			t.needs(len(t.o.Image) > 0, "no image of the suite's kernels: see --kernels")
 			m, err := d.Load(t.o.Image)
 			t.must(err, "load")
 			t.cleanup(m.Close, "unload")

@@ -126,6 +126,8 @@ type order struct {
 	MayRefuse     bool // it may, as unsupported
 	Twice         bool // it looks, says so, waits for a word, and then looks again
 	Die           bool // it ends without closing anything
+	Join          bool // the share is of a multicast object, which it becomes a member of
+	Member        int  // with Join, the index of its device
 	Index         int
 	Options       string
 }
@@ -211,9 +213,15 @@ func Child(b *native.Backend) error {
 	if s.Kind.HasFD() {
 		s.FD = os.NewFile(3, "share")
 	}
+	if o.Join {
+		o.Index = o.Member
+	}
 	opened, err := b.Open(o.Index, o.Options)
 	if err != nil {
 		return err
+	}
+	if o.Join {
+		return errors.Join(o.join(opened, &s), opened.Close())
 	}
 	m, err := opened.Map(framework.Mapping{Shares: []framework.Share{s}, Offset: o.Offset, Bytes: o.Bytes})
 	switch {

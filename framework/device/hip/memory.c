@@ -75,35 +75,40 @@ uint64_t hip_shares_of(const hip_device* d, int behind_handle) {
 // Whether caches of the GPU keep memory that is only fine-grained coherent with writes of peers. On gfx942 it is ordinary memory.
 static int fine_is_coherent(const hip_facts* f) { return strcmp(f->arch, "gfx90a") == 0; }
 
-// Memory that peers write while kernels poll it: uncached. A part of a fragment would be shared whole with what else is in it.
-static hip_status alloc_uncached(const hip_device* d, uint64_t bytes, mscclpp_device_memory* m) {
-  hip_status st = {.code = hipErrorOutOfMemory, .call = "hipExtMallocWithFlags"};
+// Memory of one of hipExtMallocWithFlags's kinds, zeroed.
+static hip_status alloc_flagged(const hip_device* d, uint64_t bytes, unsigned flags, mscclpp_device_memory* m) {
+  hip_status st = {0};
   void* p = NULL;
-  if (bytes > UINT64_MAX - HIP_FRAGMENT) return st;
-  const uint64_t whole = (bytes + HIP_FRAGMENT - 1) / HIP_FRAGMENT * HIP_FRAGMENT;
-  if (!CALL(hipExtMallocWithFlags, &p, whole, hipDeviceMallocUncached) && st.code == hipErrorInvalidValue) {
-    if (!fine_is_coherent(&d->facts)) {
-      st.code += HIP_SAYS_UNCACHED * HIP_HINT;
-    } else {
-      (void)CALL(hipExtMallocWithFlags, &p, whole, hipDeviceMallocFinegrained);
-    }
-  }
-  if (st.code != hipSuccess) return st;
-  st = zero(d, (uintptr_t)p, whole);
+  if (!CALL(hipExtMallocWithFlags, &p, bytes, flags)) return st;
+  st = zero(d, (uintptr_t)p, bytes);
   if (st.code != hipSuccess) {
     d->api->hipFree(p);
     return st;
   }
-  m->address = m->start = (uintptr_t)p, m->whole = whole, m->handle = HIP_NO_HANDLE, m->shares = hip_shares_of(d, 0);
+  m->address = m->start = (uintptr_t)p, m->whole = bytes, m->handle = HIP_NO_HANDLE, m->shares = hip_shares_of(d, 0);
+  return st;
+}
+
+// Memory that peers write while kernels poll it is uncached, and data is not. A part of a fragment would be shared whole with what
+// else is in it.
+static hip_status alloc_legacy(const hip_device* d, uint64_t bytes, int data, mscclpp_device_memory* m) {
+  hip_status st = {.code = hipErrorOutOfMemory, .call = "hipExtMallocWithFlags"};
+  if (bytes > UINT64_MAX - HIP_FRAGMENT) return st;
+  bytes = (bytes + HIP_FRAGMENT - 1) / HIP_FRAGMENT * HIP_FRAGMENT;
+  if (data) return alloc_flagged(d, bytes, hipDeviceMallocDefault, m);
+  st = alloc_flagged(d, bytes, hipDeviceMallocUncached, m);
+  if (st.code != hipErrorInvalidValue) return st;
+  if (fine_is_coherent(&d->facts)) return alloc_flagged(d, bytes, hipDeviceMallocFinegrained, m);
+  st.code += HIP_SAYS_UNCACHED * HIP_HINT;
   return st;
 }
 
 // Memory behind a descriptor. Uncached memory of this kind exists from 7 on; before, and where that is refused, peers' writes
 // are not seen in time by kernels that poll.
-static hip_status alloc_vmm(const hip_device* d, uint64_t bytes, mscclpp_device_memory* m) {
+static hip_status alloc_vmm(const hip_device* d, uint64_t bytes, int data, mscclpp_device_memory* m) {
   hip_status st = {.code = HIP_SAYS_UNCACHED * HIP_HINT};
-  if (!d->facts.vmm || d->api->version < 70000000) return st;
-  const hipMemAllocationProp p = hip_properties(d, hipMemAllocationTypeUncached);
+  if (!d->facts.vmm || (!data && d->api->version < 70000000)) return st;
+  const hipMemAllocationProp p = hip_properties(d, data ? hipMemAllocationTypePinned : hipMemAllocationTypeUncached);
   hipMemGenericAllocationHandle_t handle = NULL;
   hip_block b = {0};
   st = hip_rounded(d, &p, &bytes);
@@ -119,12 +124,15 @@ static hip_status alloc_vmm(const hip_device* d, uint64_t bytes, mscclpp_device_
   return st;
 }
 
-hip_status hip_alloc(hip_device* d, uint64_t bytes, mscclpp_device_memory* m) {
+static hip_status alloc(const hip_device* d, uint64_t bytes, int data, mscclpp_device_memory* m) {
   BEGIN;
-  st = d->vmm ? alloc_vmm(d, bytes, m) : alloc_uncached(d, bytes, m);
+  st = d->vmm ? alloc_vmm(d, bytes, data, m) : alloc_legacy(d, bytes, data, m);
   m->bytes = bytes, m->on_host = 0, m->ordinal = d->index;
   END;
 }
+
+hip_status hip_alloc(hip_device* d, uint64_t bytes, mscclpp_device_memory* m) { return alloc(d, bytes, 0, m); }
+hip_status hip_alloc_data(hip_device* d, uint64_t bytes, mscclpp_device_memory* m) { return alloc(d, bytes, 1, m); }
 
 hip_status hip_free_memory(hip_device* d, const mscclpp_device_memory* m) {
   BEGIN;

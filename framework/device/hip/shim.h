@@ -119,6 +119,7 @@ HIP_ENTRY(reaches, hip_device* d, int32_t other, int32_t* can);
 HIP_ENTRY(bind, hip_device* d, uint64_t saved[4]);
 HIP_ENTRY(unbind, hip_device* d, const uint64_t saved[4]);
 HIP_ENTRY(alloc, hip_device* d, uint64_t bytes, mscclpp_device_memory* m);
+HIP_ENTRY(alloc_data, hip_device* d, uint64_t bytes, mscclpp_device_memory* m);
 HIP_ENTRY(free_memory, hip_device* d, const mscclpp_device_memory* m);
 HIP_ENTRY(range_of, hip_device* d, uint64_t address, mscclpp_device_memory* m);
 HIP_ENTRY(grant, hip_device* d, hip_device* owner, const mscclpp_device_memory* m);

@@ -18,13 +18,13 @@ const mscclpp_device_backend hip_table = {
     .share_count = HIP_SHARES,
     .capabilities = MSCCLPP_DEVICE_HAS_SHARES | MSCCLPP_DEVICE_HAS_PEERS | MSCCLPP_DEVICE_HAS_HOST | MSCCLPP_DEVICE_HAS_RANGES |
                     MSCCLPP_DEVICE_HAS_FLUSH | MSCCLPP_DEVICE_HAS_STREAMS | MSCCLPP_DEVICE_HAS_EVENTS | MSCCLPP_DEVICE_HAS_TIMES |
-                    MSCCLPP_DEVICE_HAS_GRAPHS | MSCCLPP_DEVICE_HAS_WAITS | MSCCLPP_DEVICE_HAS_BINDING,
+                    MSCCLPP_DEVICE_HAS_GRAPHS | MSCCLPP_DEVICE_HAS_WAITS | MSCCLPP_DEVICE_HAS_BINDING | MSCCLPP_DEVICE_HAS_DATA,
     .type = "hip",
     .product = "AMD HIP runtime",
     .share_kinds = kinds,
 #define E(name) .name = hip_##name,
     E(start) E(count) E(open) E(close) E(info) E(memory_info) E(reaches) E(bind) E(unbind)
-    E(alloc) E(free_memory) E(range_of) E(grant) E(upload) E(download) E(fill)
+    E(alloc) E(alloc_data) E(free_memory) E(range_of) E(grant) E(upload) E(download) E(fill)
     E(export_share) E(import_share) E(unmap)
     E(host_alloc) E(host_free) E(host_register) E(host_unregister) E(flush_writes)
     E(module_load) E(module_unload) E(kernel_find) E(kernel_allow) E(kernel_fit) E(launch)

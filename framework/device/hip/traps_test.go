@@ -155,6 +155,31 @@ func TestUncached(t *testing.T) {
 	}
 }
 
+// Data needs no uncached memory, so that a library without it has memory for data, and behind descriptors before 7.0, too.
+func TestDataIsCached(t *testing.T) {
+	emulate(t)
+	t.Setenv(emulated.EnvWithout, "uncached")
+	for name, opts := range map[string][]Option{"legacy-ipc": nil, "vmm": {VMM()}} {
+		d := open(t, opts...)
+		if _, err := d.Alloc(4096); !errors.Is(err, framework.ErrUnsupported) {
+			t.Errorf("%s: memory that kernels poll: %v: expected unsupported", name, err)
+		}
+		m, err := d.AllocData(4096)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		shares, err := m.Export()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer framework.Parcel{Shares: shares}.Close()
+		if !slices.ContainsFunc(shares, func(s framework.Share) bool { return string(s.Kind) == name }) {
+			t.Errorf("%s: shares %+v", name, shares)
+		}
+	}
+}
+
 // Handles are of whole allocations, and small ones would share a fragment, and so a handle.
 func TestOwnFragments(t *testing.T) {
 	emulate(t)

@@ -103,6 +103,7 @@ enum {
 
 // Memory.
 enum {
+  hipDeviceMallocDefault = 0,
   hipDeviceMallocFinegrained = 1,
   // 2 is hipMallocSignalMemory: 8 bytes of the host.
   hipDeviceMallocUncached = 3,

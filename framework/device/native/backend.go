@@ -233,6 +233,7 @@ const (
 	hasStreamIDs = C.MSCCLPP_DEVICE_HAS_STREAM_IDS
 	hasMulticast = C.MSCCLPP_DEVICE_HAS_MULTICAST
 	hasPlaces    = C.MSCCLPP_DEVICE_HAS_PLACES
+	hasData      = C.MSCCLPP_DEVICE_HAS_DATA
 )
 
 // Type is the type of its devices, as in framework.Device.

@@ -219,9 +219,12 @@ func (d *Device) unsupported(op, what string) error {
 }
 
 var (
-	_ device.Device      = (*Device)(nil)
-	_ device.HostMapper  = (*Device)(nil)
-	_ device.Wrapper     = (*Device)(nil)
+	_ device.Device     = (*Device)(nil)
+	_ device.HostMapper = (*Device)(nil)
+	_ device.Wrapper    = (*Device)(nil)
+
+	_ device.DataAllocator = (*Device)(nil)
+
 	_ device.Engine      = (*Streaming)(nil)
 	_ device.Prioritizer = (*Streaming)(nil)
 	_ device.Flusher     = (*Streaming)(nil)

@@ -67,8 +67,15 @@ func (d *Device) checkSize(op string, bytes uint64) error {
 	return nil
 }
 
-// Alloc returns zeroed memory of the device that can be exported.
-func (d *Device) Alloc(bytes uint64) (device.Memory, error) {
+// Alloc returns zeroed memory of the device that can be exported, and that kernels may poll.
+func (d *Device) Alloc(bytes uint64) (device.Memory, error) { return d.alloc(bytes, false) }
+
+// AllocData is Alloc for data: see device.DataAllocator. A device whose table has one kind of memory has data in that.
+func (d *Device) AllocData(bytes uint64) (device.Memory, error) {
+	return d.alloc(bytes, d.b.has&hasData != 0)
+}
+
+func (d *Device) alloc(bytes uint64, data bool) (device.Memory, error) {
 	if err := d.checkSize("alloc", bytes); err != nil {
 		return nil, err
 	}
@@ -79,7 +86,14 @@ func (d *Device) Alloc(bytes uint64) (device.Memory, error) {
 		return nil, err
 	}
 	b := &block{owner: d.opened, m: C.mscclpp_device_memory{size: C.sizeof_mscclpp_device_memory}}
-	if err := d.check(fmt.Sprintf("alloc %d bytes", bytes), C.native_alloc(d.t, d.d, C.uint64_t(bytes), &b.m)); err != nil {
+	op, st := fmt.Sprintf("alloc %d bytes", bytes), C.native_status{}
+	if data {
+		st = C.native_alloc_data(d.t, d.d, C.uint64_t(bytes), &b.m)
+		op += " for data"
+	} else {
+		st = C.native_alloc(d.t, d.d, C.uint64_t(bytes), &b.m)
+	}
+	if err := d.check(op, st); err != nil {
 		return nil, firstOf(err, d.drop())
 	}
 	b.m.bytes = C.uint64_t(bytes)

@@ -72,6 +72,7 @@ NATIVE_FORWARD(reaches, (uintptr_t t, uintptr_t d, int32_t other, int32_t* can),
 NATIVE_FORWARD(bind, (uintptr_t t, uintptr_t d, uint64_t* saved), saved)
 NATIVE_FORWARD(unbind, (uintptr_t t, uintptr_t d, const uint64_t* saved), saved)
 NATIVE_FORWARD(alloc, (uintptr_t t, uintptr_t d, uint64_t bytes, mscclpp_device_memory* out), bytes, out)
+NATIVE_FORWARD(alloc_data, (uintptr_t t, uintptr_t d, uint64_t bytes, mscclpp_device_memory* out), bytes, out)
 NATIVE_FORWARD(free_memory, (uintptr_t t, uintptr_t d, const mscclpp_device_memory* m), m)
 NATIVE_FORWARD(range_of, (uintptr_t t, uintptr_t d, uint64_t address, mscclpp_device_memory* out), address, out)
 NATIVE_FORWARD(grant, (uintptr_t t, uintptr_t d, uintptr_t owner, const mscclpp_device_memory* m), (mscclpp_device*)owner, m)

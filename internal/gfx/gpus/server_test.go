@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/mscclpp-go/mscclpp/internal/gfx/memory"
 	"github.com/mscclpp-go/mscclpp/internal/gfx/object/objecttest"
 )
 
@@ -140,6 +141,30 @@ func TestMemoryOfProcesses(t *testing.T) {
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A kernel of a process that imported memory may run before one of its owner. Caches keep the memory once it is known whose it is.
+func TestOwnerComesLater(t *testing.T) {
+	f := file32(t, make([]byte, 4096))
+	regions := &memory.Regions{}
+	s := files{regions: regions, of: map[fileKey]*file{}}
+	for _, step := range []struct {
+		owner int
+		kind  memory.Kind
+		want  memory.Region
+	}{
+		{memory.Host, memory.HostKind, memory.Region{Owner: memory.Host, Kind: memory.HostKind}},
+		{1, memory.Coarse, memory.Region{Owner: 1, Kind: memory.Coarse}},
+		{memory.Host, memory.HostKind, memory.Region{Owner: 1, Kind: memory.Coarse}},
+	} {
+		x, err := s.open(f, step.owner, step.kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := x.region; got.Owner != step.want.Owner || got.Kind != step.want.Kind || !regions.Has(got.Start) {
+			t.Errorf("announced as %d of %d: region %+v: expected %+v", step.kind, step.owner, got, step.want)
+		}
 	}
 }
 

@@ -162,6 +162,7 @@ func (s *files) open(f *os.File, owner int, kind memory.Kind) (*file, error) {
 	key := fileKey{stat.Dev, stat.Ino}
 	if known := s.of[key]; known != nil {
 		known.users++
+		s.owned(known, owner, kind)
 		return known, nil
 	}
 	b, err := syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
@@ -175,6 +176,14 @@ func (s *files) open(f *os.File, owner int, kind memory.Kind) (*file, error) {
 	}
 	s.of[key] = x
 	return x, nil
+}
+
+// owned notes whose memory a file is, once its owner says so. Until then it counts as the host's, which no cache keeps.
+func (s *files) owned(f *file, owner int, kind memory.Kind) {
+	if owner != memory.Host && f.region.Owner == memory.Host {
+		f.region.Owner, f.region.Kind = owner, kind
+		s.regions.Change(f.region)
+	}
 }
 
 // leave unmaps what no process has any more.

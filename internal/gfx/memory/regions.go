@@ -54,6 +54,19 @@ func (r *Regions) Add(x Region) error {
 	return nil
 }
 
+// Change says anew whose a range is, and of which kind. There is one from its beginning on.
+func (r *Regions) Change(x Region) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := slices.Clone(r.all())
+	for i := range list {
+		if list[i].Start == x.Start {
+			list[i].Owner, list[i].Kind = x.Owner, x.Kind
+		}
+	}
+	r.list.Store(&list)
+}
+
 // Remove forgets the range that begins at an address.
 func (r *Regions) Remove(start uint64) {
 	r.mu.Lock()

@@ -46,7 +46,7 @@ func (g *group) Alloc(bytes int64, registered bool) (bench.Memory, error) {
 		}
 		return bench.Heap(bytes), nil
 	}
-	m, err := g.job.World.Alloc(uint64(bytes))
+	m, err := g.job.World.AllocData(uint64(bytes))
 	if err != nil {
 		return bench.Memory{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
@@ -152,7 +153,7 @@ func (q *Queue) Prepare() (err error) {
 	if q.Inside == nil || q.Inside.Alone() {
 		return nil
 	}
-	if q.scratch, err = q.Device.Alloc(PlaceBlock*(crosshost.RegionBytes+crosshost.Slack) + 2*q.BlockBytes()); err != nil {
+	if q.scratch, err = device.AllocData(q.Device, PlaceBlock*(crosshost.RegionBytes+crosshost.Slack)+2*q.BlockBytes()); err != nil {
 		return fmt.Errorf("memory for pieces: %w", err)
 	}
 	return nil

@@ -99,8 +99,9 @@ enum {
   MSCCLPP_DEVICE_HAS_WAITS = 1 << 11,     // wait_word; needs streams
   MSCCLPP_DEVICE_HAS_BINDING = 1 << 12,   // bind, unbind: libraries of the maker take the device from the thread
   MSCCLPP_DEVICE_HAS_STREAM_IDS = 1 << 13,  // stream_id; needs streams
+  MSCCLPP_DEVICE_HAS_PLACES = 1 << 14,  // reserve, unreserve, place_share, place_own, displace; needs shares and ranges
   MSCCLPP_DEVICE_HAS_MULTICAST = 1 << 15,  // multicast_…; needs shares
-  MSCCLPP_DEVICE_HAS_PLACES = 1 << 14  // reserve, unreserve, place_share, place_own, displace; needs shares and ranges
+  MSCCLPP_DEVICE_HAS_DATA = 1 << 16  // alloc_data: memory that the device caches
 };
 
 // A way to share memory with other processes.
@@ -407,6 +408,10 @@ typedef struct mscclpp_device_backend {
   mscclpp_device_status (*multicast_map)(mscclpp_device* device, mscclpp_device_multicast* object);
   mscclpp_device_status (*multicast_unmap)(mscclpp_device* device, const mscclpp_device_multicast* object);
   mscclpp_device_status (*multicast_close)(mscclpp_device* device, const mscclpp_device_multicast* object);
+
+  // HAS_DATA. [slow] Is alloc for data: no kernel polls it, and what peers write is read by kernels that begin later. So caches
+  // may keep it. A device has this entry if memory of alloc is not cached; without it, alloc serves for data, too.
+  mscclpp_device_status (*alloc_data)(mscclpp_device* device, uint64_t bytes, mscclpp_device_memory* memory);
 } mscclpp_device_backend;
 
 #ifdef __cplusplus
