@@ -180,10 +180,6 @@ static int map_everywhere(int device, uintptr_t at, size_t size, uint64_t handle
 }
 
 ncclResult_t cuda_alloc(int device, size_t bytes, void** out) {
-  if (device < 0) {
-    if ((*out = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095)) == NULL) return fail(ncclSystemError, "ncclMemAlloc : out of memory for %zu bytes", bytes);
-    return ncclSuccess;
-  }
   struct allocation a = {.type = 1, .handles = 1, .location = {1, device}, .flags = {.rdma = 1}};
   size_t unit = 0;
   uint64_t handle = 0;
@@ -236,27 +232,31 @@ size_t cuda_size(const void* p) {
   return look(p, &device);
 }
 
-/* not_freed says why: the driver frees nothing in a capture, as it would have to wait for the device. */
+/* not_freed says why: short of memory, there is a wait that no capture survives. */
 static ncclResult_t not_freed(const void* p, int err) {
   if (err >= 900 && err <= 908)
     return fail(ncclUnhandledCudaError, "ncclMemFree : %p: a stream of its device is being captured (CUDA error %d): the memory is as before: expected a call when no capture is open", p, err);
   return fail(ncclInvalidArgument, "ncclMemFree : %p: CUDA error %d: expected memory that the driver has allocated", p, err);
 }
 
+/* quiet waits for the device. Waiting for a context spoils each capture there is, in every mode, and so does an event behind all that a
+ * context has; freeing memory waits as well, and on a relaxed thread spoils none. */
+static int quiet(void) {
+  uintptr_t any;
+  int err = driver.alloc(&any, 1);
+  return err == 0 ? driver.free(any) : driver.sync();
+}
+
 ncclResult_t cuda_quiet(const void* p) {
   int device;
   void* context;
   if (look(p, &device) == 0 || enter_device(device, &context) != 0) return ncclSuccess;
-  int err = driver.sync();
+  int err = quiet();
   leave_device(device);
   return err >= 900 && err <= 908 ? not_freed(p, err) : ncclSuccess; /* another error is one of the program's work */
 }
 
 ncclResult_t cuda_free(void* p) {
-  if (cuda_count() == 0) {
-    free(p);
-    return ncclSuccess;
-  }
   uintptr_t at = (uintptr_t)p;
   struct mapped* m = forget(p);
   int err;

@@ -22,8 +22,8 @@ int cuda_nvml(int device);
 ncclResult_t cuda_settle(int device);
 
 /* cuda_alloc returns memory of a device that other processes and adapters can be given, rounded up to the
- * device's granularity, and accessible to all devices of this process that can reach it. With device
- * -1 it is the host's. cuda_free takes any memory that the driver has allocated. */
+ * device's granularity, and accessible to all devices of this process that can reach it.
+ * cuda_free takes any memory that the driver has allocated. */
 ncclResult_t cuda_alloc(int device, size_t bytes, void** out);
 ncclResult_t cuda_free(void* at);
 
@@ -31,7 +31,8 @@ ncclResult_t cuda_free(void* at);
 size_t cuda_size(const void* p);
 
 /* cuda_quiet waits for the work of the device whose memory cuda_alloc has mapped at p. The driver waits before it frees
- * memory of cudaMalloc, but not before it takes away a mapping. While a stream is captured it fails. */
+ * memory of cudaMalloc, but not before it takes away a mapping. On a thread that has called cuda_relax it spoils no capture, unless the device
+ * has no byte of memory left. */
 ncclResult_t cuda_quiet(const void* p);
 
 /* cuda_check_pointer refuses what is no memory of a device; name says which argument it is. */

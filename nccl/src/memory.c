@@ -13,24 +13,67 @@
 #include "log.h"
 #include "windows.h"
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Memory of the host: it is looked up here when it is freed, as a wrong address would end the process. */
+static struct hosted {
+  struct hosted* next;
+  void* at;
+}* hosted;
+
+static ncclResult_t host_alloc(size_t size, void** out) {
+  struct hosted* h = malloc(sizeof *h);
+  void* at = h ? aligned_alloc(4096, (size + 4095) & ~(size_t)4095) : NULL;
+  if (at == NULL) {
+    free(h);
+    return fail(ncclSystemError, "ncclMemAlloc : out of memory for %zu bytes", size);
+  }
+  pthread_mutex_lock(&lock);
+  *h = (struct hosted){hosted, at};
+  hosted = h;
+  pthread_mutex_unlock(&lock);
+  *out = at;
+  return ncclSuccess;
+}
+
+/* host_free reports whether p was such memory. */
+static int host_free(void* p) {
+  pthread_mutex_lock(&lock);
+  struct hosted** at = &hosted;
+  while (*at && (*at)->at != p) at = &(*at)->next;
+  struct hosted* found = *at;
+  if (found) *at = found->next;
+  pthread_mutex_unlock(&lock);
+  if (found) free(p);
+  free(found);
+  return found != NULL;
+}
+
 EXPORT(ncclResult_t, MemAlloc, void** ptr, size_t size) {
   if (ptr == NULL) return fail(ncclInvalidArgument, "ncclMemAlloc : ptr argument is NULL");
   *ptr = NULL;
   if (after_fork()) return fork_refusal("ncclMemAlloc");
   if (size == 0) return ncclSuccess;
   if (size > PTRDIFF_MAX) return fail(ncclSystemError, "ncclMemAlloc : out of memory for %zu bytes: expected less than the address space has", size); /* rounded up it would be none */
+  int device = cuda_current();
+  if (device < 0) return host_alloc(size, ptr);
   int mode = cuda_relax(); /* new memory is no work of a stream, and spoils no capture */
-  ncclResult_t r = cuda_alloc(cuda_current(), size, ptr);
+  ncclResult_t r = cuda_alloc(device, size, ptr);
   cuda_restore(mode);
   return r;
 }
 
 EXPORT(ncclResult_t, MemFree, void* ptr) {
-  if (ptr == NULL || after_fork()) return ncclSuccess;
+  if (ptr == NULL || after_fork() || host_free(ptr)) return ncclSuccess;
+  if (cuda_count() == 0) return fail(ncclInvalidArgument, "ncclMemFree : %p: expected memory that ncclMemAlloc has given", ptr);
+  int mode = cuda_relax(); /* nor is memory that is freed part of a capture */
   ncclResult_t r = cuda_quiet(ptr);
-  if (r != ncclSuccess) return r;
-  windows_of_memory(ptr, cuda_size(ptr));
-  return cuda_free(ptr);
+  if (r == ncclSuccess) {
+    windows_of_memory(ptr, cuda_size(ptr));
+    r = cuda_free(ptr);
+  }
+  cuda_restore(mode);
+  return r;
 }
 
 /* A registration is a promise of the program, not of its peers: it is noted, and selects nothing. With MSCCLPP_NCCL_REGISTER=symmetric the
@@ -44,7 +87,6 @@ struct registration {
   void* shadow; /* the handle of the other library, if operations fall back to one */
   ncclWindow_t window;
 };
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct registration* note(ncclComm_t comm, void* buff, size_t size) {
   pthread_mutex_lock(&lock);

@@ -208,7 +208,8 @@ static void memory(ncclComm_t c, ncclComm_t other) {
   NCCL(ncclMemAlloc(&p, 0));
   EXPECT(p == NULL);
   NCCL(ncclMemFree(NULL));
-  NCCL(ncclMemFree(foreign)); /* memory of another allocator */
+  FAILS(ncclMemFree(foreign), ncclInvalidArgument, "expected memory that ncclMemAlloc has given"); /* on the host */
+  free(foreign);
   NCCL(ncclMemAlloc(&p, 10000));
   float* middle = (float*)((char*)p + 5000);
   middle[0] = 4;

@@ -78,7 +78,10 @@ int main(void) {
   char* p;
   NCCL(ncclMemAlloc((void**)&p, 1 << 20));
   memset(p, 1, 1 << 20);
+  FAILS(ncclMemFree(p + 64), ncclInvalidArgument, "expected memory that ncclMemAlloc has given");
   NCCL(ncclMemFree(p));
+  FAILS(ncclMemFree(p), ncclInvalidArgument, "expected memory that ncclMemAlloc has given");
+  FAILS(ncclMemFree((void*)1), ncclInvalidArgument, "expected memory that ncclMemAlloc has given");
   FAILS(ncclMemAlloc(NULL, 1), ncclInvalidArgument, "ptr argument is NULL");
 
   /* a communicator of one rank */

@@ -1,4 +1,4 @@
-/* Two ranks on emulated GPUs: a graph that another thread launches, and memory that is mapped anew or freed in a capture. */
+/* Two ranks on emulated GPUs: a graph that another thread launches, and memory that is mapped anew, or freed in a capture. */
 #include <pthread.h>
 #include <unistd.h>
 
@@ -140,21 +140,48 @@ static void throw_away_captures(void) {
   EXPECT(more < 4 * 1024); /* the runtime's heap breathes */
 }
 
-/* Freeing waits for the device's work, which cannot be while a stream is captured: the capture is spoiled, and the memory is as before. */
+/* Freeing waits for the device's work, and spoils no capture: of the thread that frees or of another one, in any mode. */
+static void* freed;
+static void* frees(void* with) {
+  void* context;
+  (void)with;
+  CUDA(cuDevicePrimaryCtxRetain, (void**, int), &context, rank);
+  CUDA(cuCtxSetCurrent, (void*), context);
+  NCCL(ncclMemFree(freed));
+  return NULL;
+}
+
 static void freed_in_a_capture(void) {
-  void *graph, *foreign = device_alloc(64);
-  char* memory;
-  for (int mode = 0; mode < 2; mode++) {
-    NCCL(ncclMemAlloc((void**)&memory, 64));
-    CUDA(cuStreamBeginCapture_v2, (void*, int), stream, mode);
-    FAILS(ncclMemFree(memory), ncclUnhandledCudaError, "a stream of its device is being captured");
-    if (mode == 0) FAILS(ncclMemFree(foreign), ncclUnhandledCudaError, "a stream of its device is being captured");
-    EXPECT(DRIVER(cuStreamEndCapture, (void*, void**), stream, &graph) == 901);
-    memory[63] = 1;
-    NCCL(ncclMemFree(memory));
-    FAILS(ncclMemFree(memory), ncclInvalidArgument, "expected memory that the driver has allocated");
+  void* graph;
+  pthread_t thread;
+  float* x = device_alloc(N * sizeof *x);
+  for (int i = 0; i < 18; i++) {
+    if (i / 3 % 3 == 0) NCCL(ncclMemAlloc(&freed, 64));
+    else if (i / 3 % 3 == 1) freed = device_alloc(64);
+    else { /* of which there is a window */
+      ncclWindow_t window;
+      NCCL(ncclMemAlloc(&freed, 1 << 20));
+      NCCL(ncclCommWindowRegister(comm, freed, 1 << 20, &window, NCCL_WIN_COLL_SYMMETRIC));
+    }
+    fill(x, 1);
+    CUDA(cuStreamBeginCapture_v2, (void*, int), stream, i % 3);
+    NCCL(ncclAllReduce(x, x, N, ncclFloat32, ncclSum, comm, stream));
+    if (i < 9) {
+      NCCL(ncclMemFree(freed));
+    } else {
+      EXPECT(pthread_create(&thread, NULL, frees, NULL) == 0);
+      pthread_join(thread, NULL);
+    }
+    NCCL(ncclAllReduce(x, x, N, ncclFloat32, ncclSum, comm, stream));
+    CUDA(cuStreamEndCapture, (void*, void**), stream, &graph);
+    CUDA(cuGraphInstantiateWithFlags, (void**, void*, unsigned long long), &exec, graph, 0);
+    CUDA(cuGraphDestroy, (void*), graph);
+    CUDA(cuGraphLaunch, (void*, void*), exec, stream);
+    stream_sync(stream);
+    all(x, 4, "a graph in whose capture memory was freed");
+    CUDA(cuGraphExecDestroy, (void*), exec);
+    FAILS(ncclMemFree(freed), ncclInvalidArgument, "expected memory that the driver has allocated");
   }
-  NCCL(ncclMemFree(foreign));
 }
 
 int main(void) {

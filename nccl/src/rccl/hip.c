@@ -116,10 +116,6 @@ static void grant(int device) {
 /* Peers write this memory and kernels poll it, so caches keep none of it. Small allocations would share a fragment, and a handle
  * of one would share the whole. */
 ncclResult_t cuda_alloc(int device, size_t bytes, void** out) {
-  if (device < 0) {
-    if ((*out = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095)) == NULL) return fail(ncclSystemError, "ncclMemAlloc : out of memory for %zu bytes", bytes);
-    return ncclSuccess;
-  }
   size_t size = (bytes + FRAGMENT - 1) / FRAGMENT * FRAGMENT;
   struct made* m = malloc(sizeof *m);
   if (m == NULL || size < bytes) {
@@ -161,26 +157,29 @@ size_t cuda_size(const void* p) {
   return look(p, &device);
 }
 
-/* not_freed says why: the runtime frees nothing in a capture, as it would have to wait for the device. */
+/* not_freed says why: short of memory, there is a wait that no capture survives. */
 static ncclResult_t not_freed(const void* p, int err) {
   if (err >= 900 && err <= 908)
     return fail(ncclUnhandledCudaError, "ncclMemFree : %p: a stream of its device is being captured (HIP error %d): the memory is as before: expected a call when no capture is open", p, err);
   return fail(ncclInvalidArgument, "ncclMemFree : %p: HIP error %d: expected memory that the runtime has allocated", p, err);
 }
 
+/* quiet waits for the device by freeing memory, which spoils no capture on a relaxed thread. */
+static int quiet(void) {
+  void* any;
+  int err = hip.hipExtMallocWithFlags(&any, 1, UNCACHED);
+  return err == 0 ? hip.hipFree(any) : hip.hipDeviceSynchronize();
+}
+
 ncclResult_t cuda_quiet(const void* p) {
   int device;
   if (look(p, &device) == 0 || enter(device) != 0) return ncclSuccess;
-  int err = hip.hipDeviceSynchronize();
+  int err = quiet();
   leave();
   return err >= 900 && err <= 908 ? not_freed(p, err) : ncclSuccess; /* another error is one of the program's work */
 }
 
 ncclResult_t cuda_free(void* p) {
-  if (cuda_count() == 0) {
-    free(p);
-    return ncclSuccess;
-  }
   pthread_mutex_lock(&lock); /* until it is freed: another thread may be given the same address then */
   int err = hip.hipFree(p);
   for (struct made** m = &made; err == 0 && *m; m = &(*m)->next)

@@ -50,6 +50,16 @@ void invalidate(Stream* stream) {
   if (stream->capture != nullptr) stream->capture->invalid = true;
 }
 
+bool spoil_captures(Context* context) {
+  bool captures = false;
+  for (Stream* s : context->streams) {
+    if (s->capture == nullptr) continue;
+    invalidate(s);
+    captures = true;
+  }
+  return captures;
+}
+
 void leave_capture(Stream* stream) {
   std::shared_ptr<Capture> c = stream->capture;
   if (c == nullptr) return;

@@ -74,13 +74,7 @@ API int cuCtxRecordEvent(Context* context, Event* event) {
   ENTER_CONTEXT(current);
   if (int bad = find_event(event)) return bad;
   if (context != event->context) return kInvalidHandle;
-  bool captures = false;
-  for (Stream* s : context->streams) {
-    if (s->capture == nullptr) continue;
-    invalidate(s);
-    captures = true;
-  }
-  if (captures) return kCaptureUnsupported;
+  if (spoil_captures(context)) return kCaptureUnsupported;
   std::vector<Mark> all = context->left;
   all.push_back(context->legacy->mark());
   for (Stream* s : context->streams) all.push_back(s->mark());

@@ -142,7 +142,8 @@ API int cuMemFree_v2(DevicePtr address) {
   const Range* r = range_of(address);
   if (r == nullptr || r->kind != Range::kAllocated || r->base != address) return kInvalidValue;
   Context* owner = r->context;
-  std::vector<Mark> work = {owner->legacy->mark()};
+  std::vector<Mark> work = owner->left;
+  work.push_back(owner->legacy->mark());
   for (Stream* s : owner->streams) work.push_back(s->mark());
   lock.unlock();
   for (const Mark& m : work) m.wait();

@@ -194,6 +194,7 @@ uint64_t thread_number();  // no other thread has it, also not a later one
 // capture.cc
 int check_captures();                   // of calls that are unsafe during captures
 void invalidate(Stream* stream);
+bool spoil_captures(Context* context);  // all of its streams; whether there is one
 void leave_capture(Stream* stream);     // of a stream that ends
 int record(Stream* stream, Op op);      // the next node of the capture that stream is in
 

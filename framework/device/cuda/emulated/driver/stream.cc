@@ -153,9 +153,10 @@ API int cuStreamSynchronize(Stream* handle) {
   return stream_context->fault;
 }
 
+// Spoils what streams of the context capture, in whichever mode, on whichever thread.
 API int cuCtxSynchronize() {
   ENTER_CONTEXT(current);
-  if (int bad = check_captures()) return bad;
+  if (spoil_captures(current)) return kCaptureUnsupported;
   std::vector<Mark> all = current->left;
   all.push_back(current->legacy->mark());
   for (const Stream* s : current->streams) all.push_back(const_cast<Stream*>(s)->mark());
