@@ -347,8 +347,8 @@ mscclpp_result_t mscclpp_memory_read(mscclpp_memory_t memory, size_t offset, voi
  * in graphs must have ended. A capture that is open on the device may be spoiled. NULL is allowed. */
 mscclpp_result_t mscclpp_memory_free(mscclpp_memory_t memory);
 
-/* mscclpp_memory_keep leaves memory that was allocated on the host where it is, until mscclpp_memory_release, also when it is freed or its
- * communicator ends: for pointers that others have. NULL may be released. Local. Errors: MSCCLPP_UNSUPPORTED on a GPU. */
+/* mscclpp_memory_keep leaves memory that was allocated where it is, until mscclpp_memory_release, also when it is freed or its communicator
+ * ends: for pointers that others have. On a GPU nothing may use it any more when a release ends it. NULL may be released. Local. */
 typedef struct mscclpp_kept *mscclpp_kept_t;
 mscclpp_result_t mscclpp_memory_keep(mscclpp_memory_t memory, mscclpp_kept_t *kept);
 mscclpp_result_t mscclpp_memory_release(mscclpp_kept_t kept);

@@ -83,9 +83,6 @@ func mscclppGoMemoryKeep(h C.uintptr_t, out *C.uintptr_t, f *C.struct_failure) (
 		return fail(f, err)
 	}
 	p := o.owner.parts.Load()
-	if d := p.job.Device.Info().Device; d != framework.Host {
-		return fail(f, fmt.Errorf("%w: memory keep: memory of %v: expected the host's", framework.ErrUnsupported, d))
-	}
 	shares, err := o.value.Export()
 	if err != nil {
 		return fail(f, err)

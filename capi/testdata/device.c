@@ -119,7 +119,8 @@ void device(void) {
   mscclpp_comm_options_t options = MSCCLPP_COMM_OPTIONS_INIT;
   mscclpp_call_options_t call = MSCCLPP_CALL_OPTIONS_INIT;
   mscclpp_comm_t comm;
-  mscclpp_memory_t registered;
+  mscclpp_memory_t registered, lasting;
+  mscclpp_kept_t kept;
   mscclpp_window_t window;
   static float x[COUNT], y[COUNT];
   char text[64];
@@ -182,8 +183,20 @@ void device(void) {
   unchanged(__LINE__, context);
   OK(mscclpp_memory_free(registered));
   unchanged(__LINE__, context);
+
+  /* Memory that is kept stays, for others who have its address, when it was freed and the communicator has ended. */
+  OK(mscclpp_memory_alloc(comm, sizeof x, &lasting));
+  OK(mscclpp_memory_range(lasting, &address, NULL));
+  OK(mscclpp_memory_keep(lasting, &kept));
+  OK(mscclpp_memory_free(lasting));
+  put((uintptr_t)address, y, stream);
   OK(mscclpp_comm_destroy(comm));
   unchanged(__LINE__, context);
+  get(x, (uintptr_t)address, stream);
+  TRUE(memcmp(x, y, sizeof x) == 0);
+  OK(mscclpp_memory_release(kept));
+  unchanged(__LINE__, context);
+  TRUE(((int (*)(void *, uint64_t, size_t))dlsym(driver, "cuMemcpyDtoH_v2"))(x, (uintptr_t)address, sizeof x) != 0);
   CALL(cuMemFree_v2, (uint64_t), in);
   CALL(cuMemFree_v2, (uint64_t), out);
   CALL(cuStreamDestroy_v2, (void *), stream);

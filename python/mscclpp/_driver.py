@@ -22,7 +22,7 @@ _FUNCTIONS = {
     "cuDeviceGetAttribute": [POINTER(c_int), c_int, c_int], "cuDevicePrimaryCtxRetain": [POINTER(c_void_p), c_int],
     "cuCtxGetCurrent": [POINTER(c_void_p)], "cuCtxSetCurrent": [c_void_p], "cuEventCreate": [POINTER(c_void_p), c_uint],
     "cuEventRecord": [c_void_p, c_void_p], "cuEventDestroy_v2": [c_void_p], "cuStreamWaitEvent": [c_void_p, c_void_p, c_uint],
-    "cuStreamSynchronize": [c_void_p], "cuThreadExchangeStreamCaptureMode": [POINTER(c_int)],
+    "cuStreamSynchronize": [c_void_p], "cuCtxSynchronize": [], "cuThreadExchangeStreamCaptureMode": [POINTER(c_int)],
     "cuModuleLoadDataEx": [POINTER(c_void_p), c_char_p, c_uint, c_void_p, c_void_p],
     "cuModuleGetFunction": [POINTER(c_void_p), c_void_p, c_char_p], "cuModuleUnload": [c_void_p],
     "cuMemcpyHtoDAsync_v2": [c_uint64, c_void_p, c_size_t, c_void_p], "cuMemcpyDtoHAsync_v2": [c_void_p, c_uint64, c_size_t, c_void_p],
@@ -102,6 +102,11 @@ class Driver:
                 self.cuStreamWaitEvent(after, event, 0)
             finally:
                 self.cuEventDestroy_v2(event)
+
+    def finish(self, device: int) -> None:
+        """Wait for what is on all streams of a GPU."""
+        with self.on(device):
+            self.cuCtxSynchronize()
 
     def read(self, device: int, address: int, size: int) -> bytes:
         """Return memory of a GPU, when the default stream has done what is on it."""

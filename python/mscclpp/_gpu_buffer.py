@@ -62,9 +62,7 @@ class RawGpuBuffer:
 
     def to_dlpack(self, data_type: object = "uint8", shape: Sequence[int] | None = None, strides: Sequence[int] | None = None) -> object:
         """Return a capsule of DLPack, which keeps the memory: torch.utils.dlpack.from_dlpack(b.to_dlpack("torch.float16"))."""
-        from ._dlpack import capsule
-        number = self.device_id()
-        return capsule(self.data(), self.nelems(), None if number < 0 else number, self, data_type, shape or None, strides or None)
+        return self._memory._capsule(self, data_type, shape or None, strides or None)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._memory.__dlpack_device__()
@@ -120,5 +118,5 @@ def GpuBuffer(shape: int | Sequence[int], dtype: object = float, strides: Sequen
     for n in shape:
         size *= n
     raw = RawGpuBuffer(size, device)
-    pointer = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(raw.data(), size, raw, raw.device_id()), 0)
+    pointer = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(raw.data(), size, (raw, raw._memory._lasting()), raw.device_id()), 0)
     return cupy.ndarray(shape, dtype=dtype, memptr=pointer, strides=strides, order=order)

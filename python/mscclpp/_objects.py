@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import weakref
 from ctypes import byref, c_size_t, c_uint64, c_void_p
@@ -88,19 +89,34 @@ class _Object:
         return raw.raw[:size.value]
 
 
+class _Lasting:
+    """What keeps memory of a GPU."""
+
+
+def _release(of, lib, device: tuple[int, int], kept: int) -> None:
+    """Give up what a _lasting kept. If that ends the memory of a GPU, what others have put on streams is done first."""
+    memory = of()
+    if device[0] == 2 and (memory is None or memory._handle is None):
+        from ._driver import driver
+        with contextlib.suppress(_errors.Error):  # in a forked child, or while a stream is captured
+            driver().finish(device[1])
+    lib.memory_release(kept)
+
+
 class RegisteredMemory(_Object):
     """Memory that other ranks can be given access to: Communicator.alloc and Communicator.register make it.
 
     It may be used as a buffer of collectives, and by what knows ``__array_interface__`` (on the host) or
     ``__cuda_array_interface__`` as a vector of bytes: ``numpy.asarray(memory).view("float32")``. What was allocated is freed by
-    close() or with the communicator. On the host views and arrays keep what they show beyond that; on a GPU they must not be touched then.
+    close() or with the communicator. Views, arrays and capsules keep what they show beyond that; on a GPU an array by ``__cuda_array_interface__`` does so by
+    this object, which it refers to.
     """
 
     _free = "memory_free"
 
     def __init__(self, comm: Communicator, handle: int, keep: object = None) -> None:
         super().__init__(comm, handle)
-        self._keep, self._seen = keep, None
+        self._keep, self._seen, self._shown = keep, None, None
         address, size = c_void_p(), c_size_t()
         self._call("memory_range", byref(address), byref(size))
         self._address, self._size = address.value or 0, size.value
@@ -123,20 +139,20 @@ class RegisteredMemory(_Object):
         device = self._comm.device
         return Buffer(self._address, self._size, 1, 5, None if device == "host" else int(device.rpartition(":")[2]), False, self, "uint8")
 
-    def _shown(self):
-        """Return the bytes, on the host, as an object of ctypes, which keeps them where they are for as long as somebody has it."""
+    def _lasting(self):
+        """Return an object that keeps the memory where it is for as long as somebody has it, also when it was closed. On the host it has these bytes."""
         self._open()
-        shown = self._seen and self._seen()
-        if shown is None:
-            shown = (ctypes.c_ubyte * self._size).from_address(self._address)
+        lasting = self._seen and self._seen()
+        if lasting is None:
+            lasting = (ctypes.c_ubyte * self._size).from_address(self._address) if self._comm.device == "host" else _Lasting()
             if self._keep is None:
                 kept = c_void_p()
                 self._call("memory_keep", byref(kept))
-                weakref.finalize(shown, self._comm._lib.memory_release, kept.value).atexit = False
+                weakref.finalize(lasting, _release, weakref.ref(self), self._comm._lib, self.__dlpack_device__(), kept.value).atexit = False
             else:
-                shown.keep = self._keep
-            self._seen = weakref.ref(shown)
-        return shown
+                lasting.keep = self._keep
+            self._seen = weakref.ref(lasting)
+        return lasting
 
     @property
     def __array_interface__(self) -> dict:
@@ -148,7 +164,7 @@ class RegisteredMemory(_Object):
     def __cuda_array_interface__(self) -> dict:
         if self._comm.device == "host":
             raise AttributeError("__cuda_array_interface__")
-        self._open()
+        self._shown = self._lasting()
         return {"shape": (self._size,), "typestr": "|u1", "data": (self._address, False), "version": 3}
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -172,10 +188,8 @@ class RegisteredMemory(_Object):
 
     def _capsule(self, keep, data_type, shape, strides):
         from ._dlpack import capsule
-        self._open()
         kind, number = self.__dlpack_device__()
-        keep = (keep, self._shown()) if kind == 1 else keep
-        return capsule(self._address, self._size, None if kind == 1 else number, keep, data_type, shape, strides)
+        return capsule(self._address, self._size, None if kind == 1 else number, (keep, self._lasting()), data_type, shape, strides)
 
     def read(self, size: int | None = None, offset: int = 0) -> bytes:
         """Return so many bytes from an offset on, or all behind it; on a GPU when its default stream has done what is on it."""
@@ -208,7 +222,7 @@ class RegisteredMemory(_Object):
         self._open()
         if self._comm.device != "host":
             raise _errors.invalid(f"view of memory of {self._comm.device}: expected the host")
-        return memoryview(self._shown()).cast("B")
+        return memoryview(self._lasting()).cast("B")
 
 
 class Window(_Object):

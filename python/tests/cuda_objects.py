@@ -5,6 +5,7 @@ import gc
 import gzip
 import os
 import sys
+import threading
 
 import mscclpp
 from mscclpp import _buffers, _dlpack, _driver, utils
@@ -30,10 +31,11 @@ def new_stream():
 
 
 def write(memory, value, stream=None):
+    """Fill memory, or what is at an address."""
     with driver.on(number):
         host = Floats(*[value] * N)
         kept.append(host)
-        assert raw.cuMemcpyHtoDAsync_v2(memory.data(), host, 4 * N, stream) == 0
+        assert raw.cuMemcpyHtoDAsync_v2(memory if isinstance(memory, int) else memory.data(), host, 4 * N, stream) == 0
 
 
 def read(memory, stream=None):
@@ -108,6 +110,56 @@ def refused(text, function, *arguments, **named):
         assert text in str(problem), problem
         return
     sys.exit(f"{text}: nothing was raised")
+
+
+class Fast(Interface):
+    """An array that refers to the memory, as arrays by __cuda_array_interface__ do."""
+
+    def __init__(self, memory):
+        super().__init__(memory, data=memory.__cuda_array_interface__["data"])
+        self.memory = memory
+
+
+def contents(address):
+    """Return the first float of memory of the GPU, None if nothing is there."""
+    value = ctypes.c_float()
+    with driver.on(number):
+        code = raw.cuMemcpyDtoHAsync_v2(ctypes.byref(value), address, 4, None)
+        driver.cuStreamSynchronize(None)
+    return None if code else value.value
+
+
+def outlives():
+    """What others have of memory keeps it, whatever has become of the memory and of its communicator, and nothing is left in the end."""
+    ends = {"memory": lambda own, memory: memory.close(), "communicator": lambda own, memory: own.close(), "abort": lambda own, memory: own.abort()}
+    takes = {"DLPack": lambda memory: _buffers.resolve(Tensor(memory), "x"), "versions of DLPack": lambda memory: _buffers.resolve(Tensor(memory, old=True), "x"),
+             "interface": Fast}
+    for end, close in ends.items():
+        for name, take in takes.items():
+            for _ in range(3):
+                own = mscclpp.Communicator(mscclpp.UniqueId.create("127.0.0.1"), 0, 1, device=comm.device)
+                memory = own.alloc(256 << 20)  # of 1 GiB that there is
+                address, seen = memory.data(), take(memory)
+                write(memory, 7.0)
+                close(own, memory)
+                del memory
+                gc.collect()
+                assert contents(address) == 7.0, (end, name, contents(address))
+                before = gates
+                late(address, 8.0, one)  # which the end waits for
+                threading.Timer(0.05, open_gate).start()
+                del seen
+                gc.collect()
+                assert gates > before and contents(address) is None, (end, name, contents(address))
+                own.close()
+    memory = comm.alloc(64)
+    memory.close()
+    for use in (lambda: memory.__cuda_array_interface__, lambda: memory.to_dlpack(), lambda: memory.data(), lambda: comm.all_reduce(memory)):
+        try:
+            use()
+        except mscclpp.ClosedError:
+            continue
+        sys.exit("closed memory was given away")
 
 
 with comm:
@@ -188,6 +240,7 @@ with comm:
             comm.barrier()
             comm.settle()
 
+    outlives()
     a.write(Floats(*[7] * N))
     assert a.read(8) == bytes(Floats(7, 7))[:8]
     assert utils.get_device_arch(comm) == "sm_90"
