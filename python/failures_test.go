@@ -26,14 +26,20 @@ func TestFailures(t *testing.T) {
 
 // A rank that ends with an exception ends the job, and the others have learned why before.
 func TestUncaughtException(t *testing.T) {
-	p := newest(t, "nothing else", anyPython)
-	text, err := run(t, p, 3, nil, "tests/failures.py", "uncaught")
-	if err == nil {
-		t.Error("the job has succeeded")
-	}
-	for _, want := range []string{"rank 0 is done\n", "rank 2 is done\n", "ValueError: that nobody catches"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is missing:\n%s", want, text)
+	newest(t, "nothing else", anyPython)
+	for _, p := range interpreters() {
+		for _, scene := range []string{"uncaught", "uncaught_beside_a_thread"} {
+			t.Run(scene+"/"+p.name(), func(t *testing.T) {
+				text, err := run(t, p, 3, nil, "tests/failures.py", scene)
+				if err == nil {
+					t.Error("the job has succeeded")
+				}
+				for _, want := range []string{"rank 0 is done\n", "rank 2 is done\n", "ValueError: that nobody catches"} {
+					if !strings.Contains(text, want) {
+						t.Errorf("%q is missing:\n%s", want, text)
+					}
+				}
+			})
 		}
 	}
 }

@@ -24,7 +24,8 @@ def opened(comm) -> None:
     _open.add(comm)
     if not _registered:
         _registered = True
-        atexit.register(_exit)
+        atexit.register(_end, True)
+        threading._register_atexit(_end, False)  # before threads are waited for, which atexit comes after
     _watch()
 
 
@@ -39,14 +40,14 @@ def cause(kind, value) -> str:
     return f"{kind.__name__}: {text}" if text else kind.__name__
 
 
-def _exit() -> None:
-    """Close what the program has left open; after an exception that nobody caught, tell the other ranks."""
+def _end(orderly: bool) -> None:
+    """After an exception that nobody caught, tell the other ranks, for which threads of this one may wait; else close what the program has left open, if it is time."""
     value = getattr(sys, "last_value", None)
     for comm in list(_open):
         try:
             if value is not None:
                 comm.abort(cause(type(value), value))
-            else:
+            elif orderly:
                 comm.close()
         except Exception as problem:  # the interpreter ends whatever happens
             print(f"mscclpp: at exit: {problem}", file=sys.stderr)

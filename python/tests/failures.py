@@ -60,6 +60,20 @@ def uncaught():
     raise ValueError("that nobody catches")
 
 
+def uncaught_beside_a_thread():
+    """The same while a thread that the interpreter waits for is in a call."""
+    if rank == 1:
+        comm, calls = mscclpp.Communicator(), threading.Event()
+
+        def call():
+            calls.set()
+            noticed(lambda: comm.recv(one(), 0), mscclpp.ClosedError, "ValueError: that nobody catches")
+        threading.Thread(target=call).start()
+        calls.wait()
+        raise ValueError("that nobody catches")
+    waits(lambda comm: comm.recv(one(), 1), "ValueError: that nobody catches")
+
+
 def killed_in_norm():
     """Rank 1 is killed while the others are in the fused all-reduce and norm: they learn who it was."""
     from mscclpp.inference import Workspace
