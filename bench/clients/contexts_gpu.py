@@ -5,12 +5,14 @@ libnccl.so.2 preloaded and without:
     torchrun --nproc-per-node 2 contexts_gpu.py [part…]
 
 Parts: green (collectives on a stream of a context that has few of the GPU's processors), captures (ncclMemFree beside a capture, and what
-the driver's own calls do there). Without names all run.
+the driver's own calls do there), waits (whether they wait for kernels that run), asks (questions about a stream that is captured). Without
+names all run.
 """
 
 import ctypes
 import os
 import threading
+import time
 
 os.environ.update(NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1")  # multicast must stay off on hosts whose GPUs others share
 
@@ -148,4 +150,53 @@ def captures():
     return "calls beside captures: see rows (results of calls, 0 is a success)"
 
 
-run("contexts", {"green": green, "captures": captures})
+def waits():
+    """Frees memory while a kernel runs for a quarter of a second, without a capture and beside one."""
+    nccl, busy, captured, graph = Nccl(), torch.cuda.Stream(), torch.cuda.Stream(), ctypes.c_void_p()
+
+    def of_driver(size):
+        at = ctypes.c_void_p()
+        driver("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t(size))
+        return relaxed(lambda: cuda.cuMemFree_v2(at))
+
+    def of_nccl():
+        memory = nccl.memory(1 << 20)
+        return lambda: nccl.lib.ncclMemFree(memory)
+
+    for name, make in (("ncclMemFree", of_nccl), ("cuMemFree of a byte, relaxed", lambda: of_driver(1)), ("cuMemFree of 8 MiB, relaxed", lambda: of_driver(8 << 20))):
+        seen = {}
+        for mode in (None, 0, 1, 2):
+            call, ended = make(), 0
+            torch.cuda.synchronize()
+            with torch.cuda.stream(busy):
+                torch.cuda._sleep(500_000_000)
+            if mode is not None:
+                driver("cuStreamBeginCapture_v2", ctypes.c_void_p(captured.cuda_stream), mode)
+            begin = time.monotonic()
+            result = call()
+            took = time.monotonic() - begin
+            if mode is not None:
+                ended = cuda.cuStreamEndCapture(ctypes.c_void_p(captured.cuda_stream), ctypes.byref(graph))
+            waited = busy.query()
+            seen[("alone", "global", "thread_local", "relaxed")[0 if mode is None else mode + 1]] = \
+                f"{result}, {'waits' if waited else 'does not wait'}, {took * 1e3:.1f} ms" + (f", {SPOILED} ({ended})" if ended else "")
+        row(what=name, **seen)
+    nccl.call("CommDestroy", nccl.comm)
+    return "what waits for a kernel of 0.25 s: see rows"
+
+
+def asks():
+    """Asks the driver about streams that are captured."""
+    for kind, stream in (("a stream", ctypes.c_void_p(torch.cuda.Stream().cuda_stream)), ("a stream of a green context", green_stream(8))):
+        for name in ("cuStreamGetGreenCtx", "cuStreamGetCtx_v2", "cuStreamGetId"):
+            if not hasattr(cuda, name):
+                continue
+            first, second, graph = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+            driver("cuStreamBeginCapture_v2", stream, 0)
+            result = getattr(cuda, name)(stream, ctypes.byref(first), *([ctypes.byref(second)] if name == "cuStreamGetCtx_v2" else []))
+            ended = cuda.cuStreamEndCapture(stream, ctypes.byref(graph))
+            row(what=name, of=kind, result=result, answer=[bool(first.value), bool(second.value)], capture=SPOILED if ended else "as before")
+    return "questions about captured streams: see rows"
+
+
+run("contexts", {"green": green, "captures": captures, "waits": waits, "asks": asks})
