@@ -1,6 +1,7 @@
 package comm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/aside"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/counters"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/life"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/negotiate"
@@ -90,8 +92,7 @@ func (c *Communicator) start(ctx context.Context) error {
 	c.counters.Records = c.Observer().Kernels(c.opts.Name, c.counters.Words, c.counters.Ring)
 	c.health.name, c.health.boot, c.health.transports = c.opts.Name, c.boot, c.opts.Transports
 	c.health.life, c.health.counters, c.health.departed = c.life, c.counters, c.ports.Departed
-	c.kernels = kernels{c.opts.Transports, c.dev, c.life}
-	c.allocator = allocator{c.opts.Name, c.dev, c.life}
+	c.kernels, c.allocator, c.Talk = kernels{c.opts.Transports, c.dev, c.life}, allocator{c.opts.Name, c.dev, c.life}, aside.Talk{Boot: c.boot, Life: c.life}
 	c.watch()
 	return nil
 }
@@ -158,26 +159,16 @@ func (c *Communicator) close() error {
 	defer c.setup.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), c.life.CloseBound())
 	defer cancel()
-	var first error
-	keep := func(err error) {
-		if err != nil && first == nil {
-			first = err
-		}
-	}
-	keep(users)
 	if c.unlist != nil {
 		c.unlist()
 	}
-	keep(c.life.CloseParts(ctx))
-	keep(c.ports.Close(ctx))
-	keep(c.links.Close(ctx))
+	parts, ports, links := c.life.CloseParts(ctx), c.ports.Close(ctx), c.links.Close(ctx)
 	atomic.StoreUint32(&c.counters.Words.Abort, 1) // for kernels that still wait: nothing will come
-	keep(c.ports.CloseEngine())
-	keep(c.counters.Close(ctx))
+	engine, counters := c.ports.CloseEngine(), c.counters.Close(ctx)
 	if c.life.Failed() {
 		return nil // the failure was reported by Err; releasing is best effort then
 	}
-	return first
+	return cmp.Or(users, parts, ports, links, engine, counters)
 }
 
 // Settle waits until streams of the device have no work left, so that what their

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/comm/internal/aside"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/counters"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/life"
 	"github.com/mscclpp-go/mscclpp/framework/comm/internal/negotiate"
@@ -27,6 +28,7 @@ type Communicator struct {
 	health
 	kernels
 	allocator
+	aside.Talk
 	dumps
 	dependents
 	members

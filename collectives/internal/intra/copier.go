@@ -49,19 +49,14 @@ type copier struct {
 	moves   device.Kernel
 	args    kernelargs.StepArgs
 
-	side      device.Stream // for what goes on beside the copies to peers
-	telling   device.Stream // for telling the peers of pieces
-	now       device.Mark   // that is waited for at once
-	summed    [2]device.Mark
-	freed     [2]device.Mark
-	exchanged             // that peers push pieces into: two for each of them, by turns
-	asked     uint64      // the most bytes that all ranks have tried to have there
-	room      uint64      // bytes of it that all ranks have
-	graphs    bool        // captured calls use it
-	kept      []exchanged // that was too small, and that graphs may use
-	poor      error       // why no rank has that memory
-	used      atomic.Bool
-	cuts      []uint64 // of the call that is enqueued
+	side    device.Stream // for what goes on beside the copies to peers
+	telling device.Stream // for telling the peers of pieces
+	now     device.Mark   // that is waited for at once
+	summed  [2]device.Mark
+	freed   [2]device.Mark
+	pieceMemory
+	used atomic.Bool
+	cuts []uint64 // of the call that is enqueued
 }
 
 // inPieces reports whether it is made of copies that pass through the scratch of the peers.

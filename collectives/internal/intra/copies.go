@@ -68,10 +68,11 @@ func (k *copier) prepare(a *algorithm, c *engine.Call) error {
 	}
 	t := c.Type
 	recording, err := streamorder.Capturing(k.engine, c.Stream)
-	if err == nil && recording {
-		if k.loaded(a, t) && (!a.inPieces() || k.peers != nil) {
-			return nil // with the memory that there is
-		}
+	switch {
+	case err != nil || !recording:
+	case k.loaded(a, t) && (!a.inPieces() || k.peers != nil):
+		return nil // with the memory that there is
+	case !k.loaded(a, t) || !k.lender.Lends(): // else it had memory, and has given it up
 		err = errNoCopies{fmt.Errorf("%w: expected its first call, with a type, outside of a capture: it allocates, and loads kernels", framework.ErrInvalid)}
 	}
 	if err != nil {
@@ -88,7 +89,7 @@ func (k *copier) prepare(a *algorithm, c *engine.Call) error {
 		}
 	}
 	if a.inPieces() && k.short(a, c) {
-		return k.open(ctx, k.needs(a, c))
+		return k.make(ctx, k.needs(a, c))
 	}
 	return nil
 }
@@ -137,6 +138,7 @@ func (k *copier) close() error {
 	if k == nil {
 		return nil
 	}
+	k.lender.Stop()
 	var first error
 	keep := func(err error) {
 		if err != nil && first == nil {
@@ -166,6 +168,7 @@ func (k *copier) close() error {
 
 // run enqueues one call, which is prepared.
 func (k *copier) run(a *algorithm, c *engine.Call, l device.Launch) error {
+	defer k.lender.Leave()
 	k.args.Signature, k.args.OutputOffset, k.args.Memory = k.call.Signature, k.call.OutputOffset, k.call.Memory
 	if a.traits.Reach == 0 {
 		k.args.OutputOffset = 0

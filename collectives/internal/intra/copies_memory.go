@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/intra/lend"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -27,6 +28,18 @@ const (
 type exchanged struct {
 	memory *comm.Memory
 	peers  *comm.Symmetric
+}
+
+// pieceMemory is what peers push pieces into.
+type pieceMemory struct {
+	exchanged             // two pieces for each peer, by turns
+	asked     uint64      // the most bytes that all ranks have tried to have there
+	room      uint64      // bytes of it that all ranks have
+	graphs    bool        // captured calls use it
+	kept      []exchanged // that was too small, and that graphs may use
+	giving    exchanged   // that peers take away
+	lender    lend.Lender // of exchanged, to other communicators
+	poor      error       // why no rank has that memory
 }
 
 // places is for how many peers a rank has slots. Kernels count slots by rank, so there is one for the rank itself
@@ -83,6 +96,23 @@ func (k *copier) ask(needs uint64) uint64 {
 	return min(k.most(), max(leastCopyScratch, uint64(1)<<bits.Len64(max(needs, 1)-1)))
 }
 
+// make is open once all ranks have come. Of the first time they may be sure: it is as for any first call. Later, ranks may make the
+// calls of several communicators in different orders, and do without.
+func (k *copier) make(ctx context.Context, needs uint64) error {
+	if k.lender.Lends() {
+		all, err := k.lender.Meet(ctx)
+		switch {
+		case err != nil:
+			return err
+		case !all && k.peers != nil:
+			return nil // with the memory that there is
+		case !all:
+			return errNoCopies{fmt.Errorf("%w: the memory for copies in pieces was given up for another communicator, and not all ranks have come to make it anew: expected them to make calls in the same order", framework.ErrUnavailable)}
+		}
+	}
+	return k.open(ctx, needs)
+}
+
 // open makes the memory for pieces, or replaces what is too small. All ranks get what the one with the least of it has.
 func (k *copier) open(ctx context.Context, needs uint64) error {
 	unit := slotsOfAPeer * k.places() * leastPiece
@@ -92,6 +122,7 @@ func (k *copier) open(ctx context.Context, needs uint64) error {
 	if err := k.leave(ctx); err != nil {
 		return fmt.Errorf("copy scratch: %w", err)
 	}
+	lend.Ask(ctx, k.comm.Device().Info().Device, &k.lender)
 	k.asked = k.ask(needs)
 	short := k.allocate(k.asked, unit)
 	var has uint64
@@ -119,6 +150,8 @@ func (k *copier) open(ctx context.Context, needs uint64) error {
 		return fmt.Errorf("copy scratch: %w", err)
 	}
 	k.room = bytes
+	k.lender.Start(k.comm, k, k.comm.Device().Info().Device, k.peers.ID)
+	k.lender.Offer(true)
 	return nil
 }
 
@@ -128,6 +161,7 @@ func (k *copier) leave(ctx context.Context) error {
 	if k.peers == nil {
 		return nil
 	}
+	k.lender.Offer(false)
 	idle := byte(0)
 	bounded, cancel := context.WithTimeout(ctx, idlePatience)
 	if !k.graphs && k.comm.Settle(bounded, k.side, k.telling) == nil {
@@ -177,7 +211,7 @@ func (k *copier) release() error {
 
 // closeMemory gives everything back.
 func (k *copier) closeMemory() (err error) {
-	for _, x := range append(k.kept, k.exchanged) {
+	for _, x := range append(k.kept, k.giving, k.exchanged) {
 		if x.peers != nil {
 			err = errors.Join(err, x.peers.Close())
 		}
@@ -185,7 +219,7 @@ func (k *copier) closeMemory() (err error) {
 			err = errors.Join(err, x.memory.Close())
 		}
 	}
-	k.kept, k.exchanged = nil, exchanged{}
+	k.kept, k.giving, k.exchanged = nil, exchanged{}, exchanged{}
 	return err
 }
 
@@ -193,5 +227,32 @@ func (k *copier) closeMemory() (err error) {
 func (k *copier) recording(s device.Stream) {
 	if is, err := streamorder.Capturing(k.engine, s); err == nil && is {
 		k.graphs = true
+		k.lender.Offer(false)
 	}
+}
+
+// Idle, Unmap and Free are what the lender asks for, between calls.
+
+// Idle reports whether what was enqueued has ended: what a rank pushes and takes, its own two streams know.
+func (k *copier) Idle() bool {
+	for _, s := range []device.Stream{k.side, k.telling} {
+		if state, err := k.engine.Query(s); err != nil || state != device.StreamIdle {
+			return false
+		}
+	}
+	return true
+}
+
+// Unmap takes the memory of the peers away.
+func (k *copier) Unmap() error {
+	k.comm.Log().Info("memory for copies in pieces is given up for another communicator", "bytes", k.memory.Bytes())
+	k.giving, k.exchanged, k.room, k.asked = k.exchanged, exchanged{}, 0, 0
+	return k.giving.peers.Close()
+}
+
+// Free frees the rank's own.
+func (k *copier) Free() error {
+	m := k.giving.memory
+	k.giving = exchanged{}
+	return m.Close()
 }

@@ -33,19 +33,21 @@ func (e *Engine) ready(a *algorithm, c *engine.Call) (again bool, err error) {
 // readyCopies does so for copies. Where they are not possible now another algorithm takes their place, unless the
 // program has named them.
 func (e *Engine) readyCopies(a *algorithm, c *engine.Call) (again bool, err error) {
-	if e.copier.prepared(a, c) {
-		return false, nil
+	if err = e.copier.lender.Enter(); err == nil { // until run
+		if e.copier.prepared(a, c) {
+			return false, nil
+		}
+		if err = e.copier.prepare(a, c); err == nil {
+			return false, nil
+		}
+		e.copier.lender.Leave()
 	}
-	err = e.copier.prepare(a, c)
 	var none errNoCopies
 	if errors.As(err, &none) && !c.Named {
 		c.NoCopies = true
 		return true, nil
 	}
-	if err != nil {
-		err = fmt.Errorf("algorithm %s: %w", a.Name, err)
-	}
-	return false, err
+	return false, fmt.Errorf("algorithm %s: %w", a.Name, err)
 }
 
 // load makes a kernel callable, and sets up what its algorithm needs. On a GPU it also

@@ -31,6 +31,7 @@ const (
 	TagFarewell // nothing is ever sent with it
 	TagGoodbye  // from Close, when a rank has closed its channels
 	TagHostCounters
+	TagAside
 )
 
 // Refusal is the error of a call that a rank could not take part in. All ranks have one,
