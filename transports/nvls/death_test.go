@@ -87,11 +87,8 @@ func processes(t *testing.T, n int, env ...string) []*outcome {
 
 // A rank that dies between any two steps ends the job of the others, which blame it, and wait for nothing.
 func TestDeathBetweenSteps(t *testing.T) {
-	for _, fault := range []string{
-		"cuMulticastCreate@0:die", "cuMemExportToShareableHandle@0:die", "cuMemImportFromShareableHandle@1:die",
-		"cuMulticastAddDevice@1:die", "cuMulticastAddDevice@0:die", "cuMulticastBindMem@1:die", "cuMulticastBindMem@0:die",
-		"cuMemMap@1:die", "cuMulticastUnbind@1:die",
-	} {
+	for _, step := range append([]string{"cuMulticastUnbind@0", "cuMulticastUnbind@1"}, steps...) {
+		fault := step + ":die"
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
 			dead := 0

@@ -45,28 +45,26 @@ func refusedByAll(t *testing.T, all []outcome, words ...string) {
 	}
 }
 
-// Each fault of the driver on one rank is a refusal on all, with the words for its code.
+// steps are the driver's functions by which ranks make a window, with the ranks that call each.
+var steps = []string{
+	"cuMulticastGetGranularity@0", "cuMulticastGetGranularity@1", "cuMulticastCreate@0", "cuMemExportToShareableHandle@0", "cuMemImportFromShareableHandle@1",
+	"cuMulticastAddDevice@0", "cuMulticastAddDevice@1", "cuMulticastBindMem@0", "cuMulticastBindMem@1", "cuMemMap@0", "cuMemMap@1",
+}
+
+// Each answer of the driver, to each step, on one rank, is a refusal on all, with the words for its code.
 func TestFaultsOnOneRank(t *testing.T) {
-	for fault, words := range map[string]string{
-		"cuMulticastGetGranularity@0:801":    "there is no switch, or a part of a GPU",
-		"cuMulticastCreate@0:1":              "without a reset of the GPUs",
-		"cuMulticastCreate@0:2":              "no room for another window",
-		"cuMemExportToShareableHandle@0:800": "no device of capabilities",
-		"cuMemImportFromShareableHandle@1:1": "without a reset of the GPUs",
-		"cuMulticastAddDevice@1:101":         "in different partitions of the switch",
-		"cuMulticastAddDevice@0:401":         "the fabric manager does not run",
-		"cuMulticastBindMem@1:1":             "without a reset of the GPUs",
-		"cuMulticastBindMem@1:2":             "no room for another window",
-		"cuMulticastBindMem@0:47":            "no room for another window",
-		"cuMulticastBindMem@1:401":           "the fabric manager does not run",
-		"cuMulticastBindMem@1:801":           "there is no switch, or a part of a GPU",
-		"cuMemMap@1:401":                     "the fabric manager does not run",
-	} {
-		t.Run(fault, func(t *testing.T) {
-			t.Parallel()
-			call, _, _ := strings.Cut(fault, "@")
-			refusedByAll(t, job(t, 2, emulated.EnvFaults+"="+fault), words, call)
-		})
+	for _, step := range steps {
+		for code, words := range map[string]string{
+			"1": "without a reset of the GPUs", "2": "no room for another window", "47": "no room for another window", "101": "in different partitions of the switch",
+			"401": "the fabric manager does not run", "800": "no device of capabilities", "801": "there is no switch, or a part of a GPU",
+		} {
+			fault := step + ":" + code
+			t.Run(fault, func(t *testing.T) {
+				t.Parallel()
+				call, _, _ := strings.Cut(fault, "@")
+				refusedByAll(t, job(t, 2, emulated.EnvFaults+"="+fault), words, call)
+			})
+		}
 	}
 }
 
@@ -80,6 +78,16 @@ func TestNotReadyIsTriedAgain(t *testing.T) {
 			}
 		}
 	})
+	for _, step := range steps {
+		t.Run(step, func(t *testing.T) {
+			t.Parallel()
+			for _, o := range job(t, 2, emulated.EnvFaults+"="+step+":802x1~50") {
+				if !o.Summed || o.Refused != "" || o.Failed != "" {
+					t.Errorf("%+v", o)
+				}
+			}
+		})
+	}
 	t.Run("for ever", func(t *testing.T) {
 		t.Parallel()
 		refusedByAll(t, job(t, 2, emulated.EnvFaults+"=cuMulticastBindMem@1:802"), "the fabric manager is slow")
