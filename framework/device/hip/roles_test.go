@@ -1,6 +1,9 @@
 package hip
 
-import "fmt"
+import (
+	"fmt"
+	"path/filepath"
+)
 
 // roles are what processes do that a test starts.
 var roles = map[string]func() error{
@@ -9,6 +12,11 @@ var roles = map[string]func() error{
 		if err == nil {
 			fmt.Print(n)
 		}
+		return err
+	},
+	"library": func() error {
+		_, path, err := openLibrary()
+		fmt.Print(filepath.Base(path))
 		return err
 	},
 }

@@ -102,6 +102,64 @@ func TestWithoutLibrary(t *testing.T) {
 	}
 }
 
+// The library of the latest version is opened, and the name without a number, which may be of any version, last.
+func TestNamesOfTheLibrary(t *testing.T) {
+	emulate(t)
+	library, older := emulated.Build(t)
+	for _, have := range [][]string{{"libamdhip64.so.6"}, {"libamdhip64.so.5", "libamdhip64.so.6"}, {"libamdhip64.so.5"}, {"libamdhip64.so", "libamdhip64.so.5"}, {"libamdhip64.so"}} {
+		dir, want := t.TempDir(), ""
+		for _, name := range have {
+			target := library
+			if name == "libamdhip64.so.5" {
+				target = older
+			}
+			if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+			want = max(want, name)
+		}
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
+		cmd.Env = append(os.Environ(), envRole+"=library", EnvLibrary+"=", "LD_LIBRARY_PATH="+dir, "LD_PRELOAD=")
+		if want == "libamdhip64.so.5" {
+			cmd.Env = append(cmd.Env, emulated.EnvVersion+"=5.7")
+		}
+		if out, err := cmd.CombinedOutput(); err != nil || string(out) != want {
+			t.Errorf("of %s: %q, %v: expected %s", have, out, err, want)
+		}
+	}
+}
+
+// The runtime opens no handle in the process that made it: it would answer as if the memory were gone.
+func TestOwnHandle(t *testing.T) {
+	emulate(t)
+	d := open(t)
+	m, err := d.Alloc(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	shares, err := m.Export()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer framework.Parcel{Shares: shares}.Close()
+	i := slices.IndexFunc(shares, func(s framework.Share) bool { return s.Kind == framework.ShareLegacyIPC })
+	if i < 0 {
+		t.Fatalf("%+v: expected a handle", shares)
+	}
+	if _, err := d.Map(framework.Mapping{Shares: shares[i : i+1], Bytes: 4096}); !errors.Is(err, framework.ErrUnsupported) || !strings.Contains(err.Error(), "opens it in other processes only") {
+		t.Errorf("%v: expected unsupported", err)
+	}
+}
+
+// Numbers of GPUs are 16 digits, and not 16 bytes of any value.
+func TestUUID(t *testing.T) {
+	emulate(t)
+	if id := open(t).UUID(); !regexp.MustCompile(`^[0-9a-f]{16}$`).Match(id[:]) {
+		t.Errorf("%q: expected 16 hexadecimal digits", id)
+	}
+}
+
 // Memory behind descriptors is uncached from HIP 7.0 on. Before, kernels that poll it would miss what peers write.
 func TestDescriptors(t *testing.T) {
 	code := emulate(t)
