@@ -55,6 +55,10 @@ func TestTablesThatAreRefused(t *testing.T) {
 		"no export":             {"-DLACKS=export_share", "lacks export_share", framework.ErrInvalid},
 		"no words for errors":   {"-DLACKS=describe", "lacks describe", framework.ErrInvalid},
 		"cut before its end":    {"-DSIZE=offsetof(mscclpp_device_backend,describe)", "lacks describe", framework.ErrInvalid},
+		"no data":               {"-DCAPABILITIES=MSCCLPP_DEVICE_HAS_DATA -DLACKS=alloc_data", "lacks alloc_data", framework.ErrInvalid},
+		"older, with data":      {"-DCAPABILITIES=MSCCLPP_DEVICE_HAS_DATA -DSIZE=offsetof(mscclpp_device_backend,alloc_data)", "lacks alloc_data", framework.ErrInvalid},
+		"older":                 {"-DSIZE=offsetof(mscclpp_device_backend,alloc_data)", "", nil},
+		"multicast alone":       {"-DCAPABILITIES=MSCCLPP_DEVICE_HAS_MULTICAST", "multicast needs shares", framework.ErrInvalid},
 		"an unused group":       {"-DLACKS=capture_begin", "", nil},
 		"events alone":          {"-DCAPABILITIES=MSCCLPP_DEVICE_HAS_EVENTS", "events need streams", framework.ErrInvalid},
 		"times alone":           {"-DCAPABILITIES=MSCCLPP_DEVICE_HAS_TIMES", "need events", framework.ErrInvalid},
@@ -69,7 +73,7 @@ func TestTablesThatAreRefused(t *testing.T) {
 		"another symbol":        {"-DSYMBOL=other", "no function mscclpp_device_backend_v1", framework.ErrInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := loadFile(compiled(t, c.define))
+			b, err := loadFile(compiled(t, strings.Fields(c.define)...))
 			switch {
 			case c.class == nil && err != nil:
 				t.Fatal(err)
