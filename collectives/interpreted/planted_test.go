@@ -357,9 +357,49 @@ func (p *plantation) window(i int) (before, behind bool) {
 	return there[at], behind
 }
 
+// What comes before an access to the window, and behind one, is found along branches, not in the order of the text.
+func TestWindowOfAWeakening(t *testing.T) {
+	text := strings.Split(`.visible .entry other
+{
+	multimem.st.relaxed.sys.global.v4.f32 [%rd1], {};
+}
+.visible .entry mscclpp_some_switch
+{
+	bar.sync 	0;
+	@%p1 bra 	$L__BB0_3;
+	fence.proxy.alias;
+	bra.uni 	$L__BB0_4;
+$L__BB0_2:
+	fence.proxy.alias;
+	bra.uni 	$L__BB0_5;
+$L__BB0_3:
+	bar.sync 	0;
+	multimem.ld_reduce.relaxed.sys.global.add.v4.f32 {}, [%rd1];
+	@%p2 bra 	$L__BB0_3;
+	bra.uni 	$L__BB0_2;
+$L__BB0_4:
+	fence.proxy.alias;
+$L__BB0_5:
+	ret;
+}`, "\n")
+	p := &plantation{t: t, text: text}
+	for line, want := range map[int][2]bool{7: {false, true}, 9: {false, false}, 12: {true, false}, 15: {true, true}, 19: {false, false}} {
+		p.mutants = []interpret.Mutant{{Where: "image:" + strconv.Itoa(line) + " it"}}
+		if before, behind := p.window(0); before != want[0] || behind != want[1] {
+			t.Errorf("line %d, %s: %v before and %v behind it: expected %v", line, text[line-1], before, behind, want)
+		}
+	}
+	// A barrier stands beside one that the single branch to its label comes from.
+	p.text = strings.Split("{\n\tbar.red.and.pred \t%p2, 0, %p1;\n\t@%p1 bra \t$L1;\n\tst.global.u32 [%rd1], 0;\n\tbra.uni \t$L2;\n$L1:\n\tbar.sync \t0;\n\tst.global.u32 [%rd1], 0;\n$L2:", "\n")
+	p.mutants = []interpret.Mutant{{Where: "image:7 it"}}
+	if !p.beside(0) {
+		t.Error("the barrier stands beside another one")
+	}
+}
+
 var (
 	blockBarrier = regexp.MustCompile(`\tbar\.(sync|red)`)
-	branch       = regexp.MustCompile(`\tbra(\.uni)? \t(\$\w+);`)
+	branch       = regexp.MustCompile(`\bbra(\.uni)?\s+(\$\w+);`)
 	windowData   = regexp.MustCompile(`multimem\.(st|ld_reduce)`)
 	access       = regexp.MustCompile(`^\t(@!?%p\d+ )?(ld|st|atom|red|multimem|call)\.|^\$|^}`)
 )
