@@ -357,7 +357,7 @@ func (p *plantation) window(i int) (before, behind bool) {
 	return there[at], behind
 }
 
-// What comes before an access to the window, and behind one, is found along branches, not in the order of the text.
+// Accesses to the window in front of a weakening, and behind it, are found along branches, not in the order of the text.
 func TestWindowOfAWeakening(t *testing.T) {
 	text := strings.Split(`.visible .entry other
 {
