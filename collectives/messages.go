@@ -205,7 +205,7 @@ func (c *Comm) flushGroup() error {
 		}
 		by = list[0]
 	}
-	c.progress.board.Begin(0, g.kind, kernelargs.Total(g.list), by.Name)
+	c.progress.board.Begin(0, g.kind, kernelargs.Total(g.list), by.Name, g.stream)
 	g.performed = engine.Group{List: g.list, Stream: g.stream, Kind: g.kind, By: g.by}
 	return by.Engine.Exchange(&g.performed)
 }

@@ -69,7 +69,7 @@ func (c *Comm) start(call *engine.Call, j *job, o *CallOptions) (err error) {
 	call.Input, call.Output, call.Stream, call.Scale, call.Multiplied = j.input, j.output, o.Stream, o.Scale, false
 	j.locate(c.comm, c.rank, call, element)
 	if err = c.choice.start(call, o.Algorithm); err == nil {
-		c.progress.board.Begin(at, j.collective, call.Bytes, call.Algorithm.Name)
+		c.progress.board.Begin(at, j.collective, call.Bytes, call.Algorithm.Name, call.Stream)
 	}
 	return err
 }

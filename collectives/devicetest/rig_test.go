@@ -19,6 +19,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/observe"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/transports/cudaipc"
 )
@@ -118,6 +119,7 @@ type rank struct {
 	second    device.Stream       // of tests that need two
 	modules   []device.Module     // of kernels that are no collectives
 	patch     func([]byte) []byte // changes images before they are loaded
+	observer  *observe.Rank       // nil: its calls are not observed
 }
 
 // job runs f as n ranks of this process, each on a GPU of its own: of two on one, the
@@ -144,7 +146,8 @@ type setting struct {
 	limit time.Duration
 	over  string
 
-	nvls     bool                       // there is the transport of a switch
+	nvls     bool // there is the transport of a switch
+	observer *observe.Rank
 	noDirect bool                       // the adapter does not reach memory of the GPU
 	per      func(rank int, o *setting) // for one rank
 }
@@ -172,7 +175,7 @@ func run(t *testing.T, at []string, with setting, o collectives.Options, f func(
 			if own.per != nil {
 				own.per(i, &own)
 			}
-			r := &rank{boot: boot, host: at[i], limit: own.limit, over: own.over, noDirect: own.noDirect, nvls: own.nvls}
+			r := &rank{boot: boot, host: at[i], limit: own.limit, over: own.over, noDirect: own.noDirect, nvls: own.nvls, observer: own.observer}
 			err := r.open(ctx, gpus, i, o)
 			if err == nil {
 				err = f(ctx, r)
@@ -223,7 +226,7 @@ func (r *rank) open(ctx context.Context, gpus []topo.GPU, index int, o collectiv
 			all = append(all, r.network)
 		}
 	}
-	if r.world, err = comm.New(ctx, r.boot, comm.Options{Device: r.dev, Transports: all, Facts: facts, Deadline: uint64(r.limit)}); err != nil {
+	if r.world, err = comm.New(ctx, r.boot, comm.Options{Device: r.dev, Transports: all, Facts: facts, Deadline: uint64(r.limit), Observer: r.observer}); err != nil {
 		return err
 	}
 	if r.stream, err = r.dev.NewStream(); err != nil {

@@ -89,7 +89,7 @@ func (c *Communicator) start(ctx context.Context) error {
 	}
 	c.ports = porting.New(c.log, c.boot, c.life, c.counters, c.links, c.Abort)
 	c.ports.Flows = c.Observer().Flows(c.opts.Name)
-	c.counters.Records = c.Observer().Kernels(c.opts.Name, c.counters.Words, c.counters.Ring)
+	c.counters.Records = c.Observer().Kernels(c.opts.Name, c.counters.Words, c.counters.Ring, c.counters.Dev)
 	c.health.name, c.health.boot, c.health.transports = c.opts.Name, c.boot, c.opts.Transports
 	c.health.life, c.health.counters, c.health.departed = c.life, c.counters, c.ports.Departed
 	c.kernels, c.allocator, c.Talk = kernels{c.opts.Transports, c.dev, c.life}, allocator{c.opts.Name, c.dev, c.life}, aside.Talk{Boot: c.boot, Life: c.life}

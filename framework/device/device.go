@@ -282,6 +282,34 @@ type Mark interface {
 	Close() error
 }
 
+// Timer is an optional interface of an Engine that takes the time when its streams are at a point.
+//
+// Implemented by the devices of device/native, where their events have times. Called by framework/observe.
+type Timer interface {
+	NewStamp() (Stamp, error)
+
+	// Capturing reports whether a stream records into a graph.
+	Capturing(Stream) (bool, error)
+}
+
+// Stamp is the time at which a stream was at a point.
+type Stamp interface {
+	// Record has the stream take the time behind what was enqueued so far.
+	Record(Stream) error
+
+	// RecordEach is Record on a stream that is captured: each launch of the graph takes the time anew. ErrUnsupported: graphs of the
+	// device take no time.
+	RecordEach(Stream) error
+
+	// Query reports whether it was taken.
+	Query() (done bool, err error)
+
+	// After is how much later than another one it was taken, in ns; both were. 0: it was taken first.
+	After(Stamp) (ns int64, err error)
+
+	Close() error
+}
+
 // StreamState is the state of a stream.
 type StreamState uint8
 

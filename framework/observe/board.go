@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mscclpp-go/mscclpp/framework/collective"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // Board is where one communicator says which call it is in. Calls of one communicator come one at a time. The nil
@@ -29,8 +30,9 @@ func (b *Board) Clock() int64 {
 	return b.ring.clock()
 }
 
-// Begin says that a call has begun, at the time of Clock, and that its algorithm is chosen now.
-func (b *Board) Begin(at int64, kind collective.Kind, bytes uint64, algorithm string) {
+// Begin says that a call has begun, at the time of Clock, and that its algorithm is chosen now. What it does for a device it enqueues on
+// the stream.
+func (b *Board) Begin(at int64, kind collective.Kind, bytes uint64, algorithm string, on device.Stream) {
 	if b == nil {
 		return
 	}
@@ -50,6 +52,9 @@ func (b *Board) Begin(at int64, kind collective.Kind, bytes uint64, algorithm st
 	}
 	storeRelease(&s.begun, b.calls)
 	b.kernels.follow()
+	if s.at != 0 {
+		b.kernels.timed().begin(on, callOf(b.index, b.calls), b.chosen)
+	}
 }
 
 // End says that the call has returned. Without a call, and after Close, it says nothing.
@@ -63,6 +68,7 @@ func (b *Board) End() {
 	storeRelease(&s.ended, b.calls)
 	if s.at != 0 {
 		b.ring.called(s, callOf(b.index, b.calls), b.chosen, b.ring.clock())
+		b.kernels.timed().end()
 		atomic.StoreInt64(&s.at, 0)
 	}
 }

@@ -23,6 +23,14 @@ func (c *Clock) To(t int64) int64 {
 	return t + c.Offset + int64(math.Round(c.Drift*float64(t-c.At)))
 }
 
+// From is To backwards.
+func (c *Clock) From(t int64) int64 {
+	if c.Pings == 0 {
+		return t
+	}
+	return c.At + int64(math.Round(float64(t-c.Offset-c.At)/(1+c.Drift)))
+}
+
 // ping is one question for the time of rank 0.
 type ping struct {
 	sent, received int64 // of the rank

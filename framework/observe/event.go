@@ -24,6 +24,7 @@ const (
 	Posted                            // a proxy has handed request Call, and all before it to Peer, to a network or a copy engine
 	Completed                         // request Call, and all before it to Peer, is done
 	Peer                              // another rank is gone
+	Span                              // of a call on a stream of a device: see Spanned
 )
 
 // Kernels write these, with the clock of the device.
@@ -44,7 +45,7 @@ const (
 
 var eventNames = map[Event]string{
 	Call: "call", Chosen: "chosen", Join: "join", Failed: "failed", Leave: "leave", Mark: "mark",
-	Trigger: "trigger", Posted: "posted", Completed: "completed", Peer: "peer gone",
+	Trigger: "trigger", Posted: "posted", Completed: "completed", Peer: "peer gone", Span: "span",
 	Put: "put", Get: "get", Signal: "signal", Wait: "wait", Packets: "packets", Reduce: "reduce", Copy: "copy",
 	Barrier: "barrier", Switch: "switch", Flush: "flush", Kernel: "kernel",
 }

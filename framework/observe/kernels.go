@@ -7,17 +7,19 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // Kernels has the kernels of one communicator write records. On the host they write into the ring themselves, which the words of the
 // communicator name while records are wanted. On GPUs, whose kernels have no registers for that, the rank looks every millisecond for whom
-// a kernel waits: each wait says so in the words every few milliseconds. The nil Kernels does nothing.
+// a kernel waits: each wait says so in the words every few milliseconds; and streams take the time before and behind a call. The nil Kernels does nothing.
 type Kernels struct {
 	rank  *Rank
 	comm  string
 	words *kernel.WaitControl
 	ring  *kernel.RecordRing // nil: of a GPU
+	spans *spans             // of a device that takes times; else nil
 	on    atomic.Bool
 
 	mu     sync.Mutex
@@ -29,12 +31,12 @@ type Kernels struct {
 }
 
 // Kernels gives the kernels of a communicator a writer. It takes a ring of the region when records are wanted first. ring is memory beside
-// words that kernels of the host read, and nil for a GPU.
-func (r *Rank) Kernels(comm string, words *kernel.WaitControl, ring *kernel.RecordRing) *Kernels {
+// words that kernels of the host read, and nil for a GPU. on is the device: calls take times on its streams, if it can.
+func (r *Rank) Kernels(comm string, words *kernel.WaitControl, ring *kernel.RecordRing, on device.Device) *Kernels {
 	if r == nil {
 		return nil
 	}
-	k := &Kernels{rank: r, comm: comm, words: words, ring: ring}
+	k := &Kernels{rank: r, comm: comm, words: words, ring: ring, spans: newSpans(on, r.clock)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -43,6 +45,14 @@ func (r *Rank) Kernels(comm string, words *kernel.WaitControl, ring *kernel.Reco
 	r.flowing = true
 	r.kernels = append(r.kernels, k)
 	return k
+}
+
+// timed is what takes the times of calls now; nil: nothing does.
+func (k *Kernels) timed() *spans {
+	if k == nil || !k.on.Load() {
+		return nil
+	}
+	return k.spans
 }
 
 // follow turns the records of kernels on or off, as the switch of the rank is. The caller has looked, or looks again later.
@@ -69,6 +79,7 @@ func (k *Kernels) follow() {
 		return // there is no ring
 	}
 	if k.ring == nil {
+		k.spans.renew()
 		k.stop = make(chan struct{})
 		k.done.Go(k.look)
 		return
@@ -107,6 +118,7 @@ func (k *Kernels) Close() {
 	if !k.closed {
 		k.closed = true
 		k.turnOff()
+		k.spans.close()
 		k.w.end()
 		k.rank.mu.Lock()
 		k.rank.kernels = slices.DeleteFunc(k.rank.kernels, func(x *Kernels) bool { return x == k })
@@ -136,8 +148,10 @@ func (k *Kernels) look() {
 		select {
 		case <-tick.C:
 		case <-k.stop:
+			k.spans.read(k.w)
 			return
 		}
+		k.spans.read(k.w)
 		word, now := atomic.SwapUint32(&k.words.Waiting, 0), k.rank.clock()
 		if word == 0 {
 			if now-seen > int64(longGone) {

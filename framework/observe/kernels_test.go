@@ -47,25 +47,25 @@ func TestKernelsWriteWhileRecordsAreOn(t *testing.T) {
 		words kernel.WaitControl
 		ring  kernel.RecordRing
 	})
-	k := r.Kernels("world", &memory.words, &memory.ring)
+	k := r.Kernels("world", &memory.words, &memory.ring, nil)
 	b := r.Board("world", 0, 2)
 	v := m.Views()[0]
 	var c Cursor
 
-	b.Begin(b.Clock(), collective.AllReduce, 8, "ring")
+	b.Begin(b.Clock(), collective.AllReduce, 8, "ring", 0)
 	if launch(&memory.words, 1, Kernel|Begin, 0xffff, true) {
 		t.Error("records are off, and kernels write them")
 	}
 	b.End()
 	for n := range 100 { // a switch in a running job takes no ring of its own each time
 		r.Switch(true)
-		b.Begin(b.Clock(), collective.AllReduce, 8, "ring")
+		b.Begin(b.Clock(), collective.AllReduce, 8, "ring", 0)
 		if !launch(&memory.words, uint64(n+1), Wait|Begin, 1, true) {
 			t.Fatal("records are on, and a call has begun: kernels write none")
 		}
 		b.End()
 		r.Switch(false)
-		b.Begin(b.Clock(), collective.AllReduce, 8, "ring")
+		b.Begin(b.Clock(), collective.AllReduce, 8, "ring", 0)
 		b.End()
 		if memory.words.Records != 0 {
 			t.Fatal("kernels write though records are off")
@@ -113,7 +113,7 @@ func TestKernelsWriteWhileRecordsAreOn(t *testing.T) {
 func TestLongWaitsOfGPUsAreSeen(t *testing.T) {
 	m, ranks := rig(t, 1, true)
 	var words kernel.WaitControl
-	k := ranks[0].Kernels("world", &words, nil)
+	k := ranks[0].Kernels("world", &words, nil, nil)
 	k.follow()
 	v := m.Views()[0]
 	var c Cursor

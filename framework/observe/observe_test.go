@@ -79,7 +79,7 @@ func TestCallsAreSeen(t *testing.T) {
 	v := m.Views()[1]
 	b := ranks[1].Board("world", 1, 2)
 	var c Cursor
-	b.Begin(b.Clock(), collective.AllReduce, 4096, "ring")
+	b.Begin(b.Clock(), collective.AllReduce, 4096, "ring", 0)
 	s := v.States()
 	if len(s) != 1 || !s[0].Busy() || s[0].Begun != 1 || s[0].Kind != collective.AllReduce || s[0].Bytes != 4096 || s[0].Algorithm != "ring" || s[0].Name != "world" {
 		t.Errorf("%+v: expected the first call, in progress", s)
@@ -94,7 +94,7 @@ func TestCallsAreSeen(t *testing.T) {
 	if err := m.Switch(true); err != nil {
 		t.Fatal(err)
 	}
-	b.Begin(b.Clock(), collective.Barrier, 0, "flags")
+	b.Begin(b.Clock(), collective.Barrier, 0, "flags", 0)
 	b.End()
 	list, lost := records(v, &c)
 	if len(list) != 3 || lost != 0 {
@@ -114,7 +114,7 @@ func TestCallsByWords(t *testing.T) {
 	m, ranks := rig(t, 1, false)
 	b := ranks[0].Board("world", 0, 1)
 	call := func(algorithm string) {
-		b.Begin(b.Clock(), collective.AllReduce, 8, algorithm)
+		b.Begin(b.Clock(), collective.AllReduce, 8, algorithm, 0)
 		b.End()
 	}
 	call("one")
@@ -142,7 +142,7 @@ func TestOverwrittenRecordsAreCounted(t *testing.T) {
 	b.ring.clock = func() int64 { return 1 } // each call is one record
 	const calls = 3 * RingRecords
 	for range calls {
-		b.Begin(b.Clock(), collective.AllReduce, 8, "ring")
+		b.Begin(b.Clock(), collective.AllReduce, 8, "ring", 0)
 		b.End()
 	}
 	var c Cursor
@@ -224,7 +224,7 @@ func TestRegionsAreTakenAgain(t *testing.T) {
 		t.Error("two ranks have the same region")
 	}
 	b := ranks[0].Board("world", 0, 1)
-	b.Begin(0, collective.AllReduce, 1, "ring")
+	b.Begin(0, collective.AllReduce, 1, "ring", 0)
 	b.Close()
 	if err := ranks[0].Close(); err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func TestCallsDoNotAllocate(t *testing.T) {
 		n := 0
 		if a := testing.AllocsPerRun(1000, func() {
 			n++
-			b.Begin(b.Clock(), collective.AllReduce, 1, names[n%2])
+			b.Begin(b.Clock(), collective.AllReduce, 1, names[n%2], 0)
 			b.End()
 		}); a != 0 {
 			t.Errorf("on %v: %v allocations a call", on, a)
@@ -300,7 +300,7 @@ func BenchmarkCall(b *testing.B) {
 			board := r.Board("world", 0, 1)
 			defer board.Close()
 			for b.Loop() {
-				board.Begin(board.Clock(), collective.AllReduce, 1, "ring")
+				board.Begin(board.Clock(), collective.AllReduce, 1, "ring", 0)
 				board.End()
 			}
 		})

@@ -20,7 +20,7 @@ func TestRecordsOfACall(t *testing.T) {
 	}{{0, 0, 1}, {4095, 1<<20 - 1, 1}, {4096, 5000, 3}, {10, 1 << 20, 3}} {
 		times := []int64{100, 100 + x.chosen, 100 + x.end}
 		b.ring.clock = func() int64 { now := times[0]; times = times[1:]; return now }
-		b.Begin(b.Clock(), collective.ReduceScatter, 1<<40, "ring")
+		b.Begin(b.Clock(), collective.ReduceScatter, 1<<40, "ring", 0)
 		if s := v.States()[0]; s.At != 100 {
 			t.Errorf("a call that has begun at 100 is seen to have begun at %d", s.At)
 		}
@@ -59,13 +59,13 @@ func TestCallsDuringASwitch(t *testing.T) {
 	b := r.Board("world", 0, 2)
 	var c Cursor
 	for range 100 {
-		b.Begin(b.Clock(), collective.AllReduce, 8, "ring")
+		b.Begin(b.Clock(), collective.AllReduce, 8, "ring", 0)
 		r.Switch(true)
 		b.End()
 		if list, _ := records(v, &c); len(list) != 0 {
 			t.Fatalf("%d records of a call that began without: expected none", len(list))
 		}
-		b.Begin(b.Clock(), collective.AllReduce, 8, "ring")
+		b.Begin(b.Clock(), collective.AllReduce, 8, "ring", 0)
 		r.Switch(false)
 		b.End()
 		if list, _ := records(v, &c); len(list) != 3 {

@@ -33,7 +33,7 @@ func memoryOf(t *testing.T, ranks int) *observe.Memory {
 
 func calls(b *observe.Board, n int) {
 	for range n {
-		b.Begin(b.Clock(), collective.AllReduce, 8, "ring")
+		b.Begin(b.Clock(), collective.AllReduce, 8, "ring", 0)
 		b.End()
 	}
 }

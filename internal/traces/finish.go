@@ -36,6 +36,7 @@ func (t *Trace) Finish() {
 	}
 	t.join()
 	t.joinKernels()
+	t.joinSpans()
 }
 
 // signal is one signal of a channel.

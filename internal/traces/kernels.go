@@ -76,6 +76,10 @@ func (b *kernelReader) add(writer string, x *observe.Record) bool {
 	if !found {
 		return false
 	}
+	if x.Event == observe.Span|observe.Total {
+		b.span(comm, x)
+		return true
+	}
 	k := b.of[comm]
 	if k == nil {
 		k = &kernelOf{blocks: map[uint16]observe.Record{}}

@@ -30,12 +30,12 @@ func (s *Story) Merge(o *Story) {
 	s.Kernels = merged(s.Kernels, o.Kernels, func(a, b *KernelTime) bool { return a.Rank == b.Rank }, func(a, b *KernelTime) {
 		a.Launches, a.Took, a.Wait = a.Launches+b.Launches, a.Took+b.Took, a.Wait+b.Wait
 		a.Copy, a.Reduce, a.Packets = a.Copy+b.Copy, a.Reduce+b.Reduce, a.Packets+b.Packets
-		switch {
-		case a.For == b.For:
-			a.ForTook += b.ForTook
-		case b.ForTook > a.ForTook:
-			a.For, a.ForTook = b.For, b.ForTook
-		}
+		a.For, a.ForTook = longer(a.For, a.ForTook, b.For, b.ForTook)
+	})
+	s.Devices = merged(s.Devices, o.Devices, func(a, b *DeviceTime) bool { return a.Rank == b.Rank }, func(a, b *DeviceTime) {
+		a.Spans, a.Launch, a.Queued = a.Spans+b.Spans, a.Launch+b.Launch, a.Queued+b.Queued
+		a.Took, a.Wait, a.Off = a.Took+b.Took, a.Wait+b.Wait, max(a.Off, b.Off)
+		a.For, a.ForTook = longer(a.For, a.ForTook, b.For, b.ForTook)
 	})
 	s.Links = merged(s.Links, o.Links, func(a, b *LinkTime) bool { return a.From == b.From && a.To == b.To && a.Transport == b.Transport }, func(a, b *LinkTime) {
 		a.Puts, a.Bytes, a.Waited = a.Puts+b.Puts, a.Bytes+b.Bytes, a.Waited+b.Waited
@@ -46,6 +46,17 @@ func (s *Story) Merge(o *Story) {
 		}
 	})
 	s.rank()
+}
+
+// longer is the rank of two that was waited for longer, and how long.
+func longer(a int, took int64, b int, other int64) (rank int, all int64) {
+	switch {
+	case a == b:
+		return a, took + other
+	case other > took:
+		return b, other
+	}
+	return a, took
 }
 
 func merged[T any](to, from []T, same func(a, b *T) bool, add func(a, b *T)) []T {

@@ -56,6 +56,7 @@ func (p *Part) Copy() *Part {
 		x := *r
 		x.Calls, x.Moments, x.Triggers = slices.Clone(r.Calls), slices.Clone(r.Moments), slices.Clone(r.Triggers)
 		x.Transfers, x.Puts, x.Waits = slices.Clone(r.Transfers), slices.Clone(r.Puts), slices.Clone(r.Waits)
+		x.Launches, x.Pieces, x.Signs, x.Spans = slices.Clone(r.Launches), slices.Clone(r.Pieces), slices.Clone(r.Signs), slices.Clone(r.Spans)
 		c.trace.Ranks = append(c.trace.Ranks, &x)
 	}
 	return &c
@@ -145,6 +146,15 @@ func Assemble(parts []*Part) *Trace {
 			for i := range r.Waits {
 				r.Waits[i].Peer = world.rank(r.Waits[i].Comm, r.Waits[i].Peer)
 			}
+			for i := range r.Launches {
+				r.Launches[i].For = world.rank(r.Launches[i].Comm, r.Launches[i].For)
+			}
+			for i := range r.Pieces {
+				r.Pieces[i].Peer = world.rank(r.Pieces[i].Comm, r.Pieces[i].Peer)
+			}
+			for i := range r.Signs {
+				r.Signs[i].Peer = world.rank(r.Signs[i].Comm, r.Signs[i].Peer)
+			}
 			t.Ranks = append(t.Ranks, r)
 		}
 	}
@@ -179,5 +189,17 @@ func (r *Rank) shift(c *observe.Clock) {
 	}
 	for i := range r.Waits {
 		to(&r.Waits[i].Begin, &r.Waits[i].End)
+	}
+	for i := range r.Launches {
+		to(&r.Launches[i].Begin, &r.Launches[i].End)
+	}
+	for i := range r.Pieces {
+		to(&r.Pieces[i].Begin, &r.Pieces[i].End)
+	}
+	for i := range r.Signs {
+		to(&r.Signs[i].At)
+	}
+	for i := range r.Spans {
+		to(&r.Spans[i].Begin, &r.Spans[i].End)
 	}
 }

@@ -20,7 +20,10 @@ func TestPartsAreAssembled(t *testing.T) {
 			{Rank: 2, Size: 4, Culprit: -1, Calls: []Call{{Comm: "world", Number: 1, Kind: "allreduce", Begin: ahead + 500, Chosen: ahead + 600, End: ahead + 900}}},
 		}}},
 		{Host: "b", Comms: map[string]int{"world": 3, "half": 1}, trace: &Trace{Job: "j", Ranks: []*Rank{
-			{Rank: 3, Size: 4, Culprit: -1, Waits: []Wait{{Channel: channel(0), Begin: ahead + 900, End: ahead + 2000, Number: 1}}},
+			{Rank: 3, Size: 4, Culprit: -1, Waits: []Wait{{Channel: channel(0), Begin: ahead + 900, End: ahead + 2000, Number: 1}},
+				Launches: []Launch{{Comm: "half", Number: 1, Begin: ahead + 100, End: ahead + 200, For: 0}}, Pieces: []Piece{{Comm: "half", Number: 1, Name: "wait", Begin: ahead + 110, End: ahead + 150, Peer: 0, Block: -1}},
+				Signs: []Sign{{Comm: "half", Number: 1, Name: "signal", At: ahead + 160, Peer: 0}},
+				Spans: []Span{{Comm: "half", Number: 1, Begin: ahead + 100, End: ahead + 300, Off: 3}}},
 		}}},
 	}
 	for i, p := range parts {
@@ -44,6 +47,13 @@ func TestPartsAreAssembled(t *testing.T) {
 	x := Assemble(parts)
 	if c := x.RankOf(2).Calls[0]; c.Begin != 500 || c.Chosen != 600 || c.End != 900 || x.RankOf(2).ClockError != 7 {
 		t.Errorf("%+v: expected 500, 600 and 900", c)
+	}
+	kernels := x.RankOf(3)
+	if l, p, s := kernels.Launches[0], kernels.Pieces[0], kernels.Signs[0]; l.Begin != 100 || l.End != 200 || p.Begin != 110 || p.End != 150 || s.At != 160 {
+		t.Errorf("%+v, %+v and %+v: expected 100 to 200, 110 to 150, and 160", l, p, s)
+	}
+	if s := kernels.Spans[0]; s.Begin != 100 || s.End != 300 || s.Off != 3 {
+		t.Errorf("%+v: expected 100 to 300", s)
 	}
 	put, wait := x.RankOf(0).Puts[0], x.RankOf(3).Waits[0]
 	if put.Peer != 3 || put.Got != 2000 || wait.Peer != 0 || wait.Begin != 900 || wait.Sent != 1000 || wait.Bytes != 64 {

@@ -81,7 +81,7 @@ func track(rank, n int) uint64 { return uint64(rank+1)<<32 | uint64(n) }
 func (t *Trace) WritePerfetto(w io.Writer) error {
 	var described, packets []byte
 	var all []packet
-	waiters := t.waiters()
+	waiters, lates := t.waiters(), t.lates()
 	for i, r := range t.Ranks {
 		name := fmt.Sprintf("rank %d on %s, %s", r.Rank, r.Host, r.Device)
 		described = appendTrack(described, track(r.Rank, trackRank), 0, name, r.Rank+1, i == 0)
@@ -93,6 +93,7 @@ func (t *Trace) WritePerfetto(w io.Writer) error {
 			func() []event { return transfersOf(r, names) },
 			func() []event { return channelsOf(r, names) },
 			func() []event { return kernelsOf(r, names) },
+			func() []event { return spansOf(r, lates[r.Rank], names) },
 		} {
 			for _, e := range events() { // as packets they take a third of the memory
 				from := len(packets)

@@ -91,16 +91,24 @@ func (s *Story) printLinks(w io.Writer) {
 	}
 }
 
-// PrintKernels writes where the time of kernels went.
+// PrintKernels writes where the time of kernels, and of calls on devices, went.
 func (s *Story) PrintKernels(w io.Writer) {
+	longest := func(rank int, took int64) string {
+		if rank < 0 {
+			return "-"
+		}
+		return fmt.Sprintf("rank %d, %s", rank, Took(took))
+	}
 	if len(s.Kernels) > 0 {
 		fmt.Fprintf(w, "%-7s %8s %12s %12s %12s %12s %12s  %s\n", "kernels", "launches", "took", "waiting", "copying", "reducing", "packets", "waits longest for")
 	}
 	for _, x := range s.Kernels {
-		longest := "-"
-		if x.For >= 0 {
-			longest = fmt.Sprintf("rank %d, %s", x.For, Took(x.ForTook))
-		}
-		fmt.Fprintf(w, "%-7d %8d %12s %12s %12s %12s %12s  %s\n", x.Rank, x.Launches, Took(x.Took), Took(x.Wait), Took(x.Copy), Took(x.Reduce), Took(x.Packets), longest)
+		fmt.Fprintf(w, "%-7d %8d %12s %12s %12s %12s %12s  %s\n", x.Rank, x.Launches, Took(x.Took), Took(x.Wait), Took(x.Copy), Took(x.Reduce), Took(x.Packets), longest(x.For, x.ForTook))
+	}
+	if len(s.Devices) > 0 {
+		fmt.Fprintf(w, "%-7s %8s %12s %12s %12s %12s %12s  %s\n", "devices", "measured", "launching", "queued", "took", "waiting", "times within", "waits longest for")
+	}
+	for _, x := range s.Devices {
+		fmt.Fprintf(w, "%-7d %8d %12s %12s %12s %12s %12s  %s\n", x.Rank, x.Spans, Took(x.Launch), Took(x.Queued), Took(x.Took), Took(x.Wait), Took(x.Off), longest(x.For, x.ForTook))
 	}
 }

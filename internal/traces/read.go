@@ -94,6 +94,7 @@ type slice struct {
 	wait     Wait
 	launch   Launch
 	piece    Piece
+	span     Span
 }
 
 func (r *reader) rank(n int) *Rank {
@@ -246,6 +247,8 @@ func (r *reader) take(to *Rank, e *event) {
 		case "piece":
 			s.piece.End = e.at
 			to.Pieces = append(to.Pieces, s.piece)
+		case "device":
+			to.Spans = append(to.Spans, s.span)
 		}
 	}
 }
@@ -266,6 +269,9 @@ func (r *reader) begun(e *event) slice {
 	case "kernel":
 		s.launch = Launch{Comm: e.text("communicator"), Number: uint64(e.number("call")), Begin: e.at,
 			Wait: e.number("wait ns"), Copy: e.number("copy ns"), Reduce: e.number("reduce ns"), Packets: e.number("packets ns"), For: int(e.number("waited for")) - 1}
+	case "device":
+		s.span = Span{Comm: e.text("communicator"), Number: uint64(e.number("call")), Stream: int(e.number("stream")), Graph: e.number("graph") != 0,
+			Begin: e.number("begin ns"), End: e.number("end ns"), Off: e.number("clock error ns")}
 	case "piece":
 		s.piece = Piece{Comm: e.text("communicator"), Number: uint64(e.number("call")), Name: e.text("piece"), Begin: e.at, Bytes: bytes, Peer: peer,
 			Block: int(e.number("block")), Index: int(e.number("index")), Turn: int(e.number("turn"))}

@@ -15,6 +15,7 @@ type Story struct {
 	Late    []LateRank   `json:"late"` // the rank for which the others usually waited longest comes first
 	Split   []TimeSplit  `json:"split"`
 	Kernels []KernelTime `json:"kernels"` // of ranks whose kernels write records, or wait long
+	Devices []DeviceTime `json:"devices"` // of ranks whose streams take the times of calls
 	Open    []OpenCall   `json:"open"`    // calls that have not ended
 	Failed  []Failure    `json:"failed"`
 	Proxies []ProxyTime  `json:"proxies"`
@@ -126,7 +127,7 @@ func (t *Trace) meetings() [][]*Call {
 
 // Tell finds the story of a trace.
 func (t *Trace) Tell() *Story {
-	s := &Story{Job: t.Job, Ranks: len(t.Ranks), Late: []LateRank{}, Split: []TimeSplit{}, Open: []OpenCall{}, Failed: []Failure{}, Proxies: []ProxyTime{}, Kernels: []KernelTime{}, Links: t.links()}
+	s := &Story{Job: t.Job, Ranks: len(t.Ranks), Late: []LateRank{}, Split: []TimeSplit{}, Open: []OpenCall{}, Failed: []Failure{}, Proxies: []ProxyTime{}, Kernels: []KernelTime{}, Devices: []DeviceTime{}, Links: t.links()}
 	late := map[int]*LateRank{}
 	for _, calls := range t.meetings() {
 		s.Calls++
@@ -141,6 +142,7 @@ func (t *Trace) Tell() *Story {
 		s.Error = max(s.Error, r.ClockError)
 		s.Split = append(s.Split, split(r))
 		s.Kernels = append(s.Kernels, kernelTime(r)...)
+		s.Devices = append(s.Devices, deviceTime(r)...)
 		s.Proxies = append(s.Proxies, proxies(r)...)
 		if r.Failure != "" {
 			s.Failed = append(s.Failed, Failure{r.Rank, r.Culprit, r.Failure})

@@ -28,6 +28,7 @@ type Rank struct {
 	Launches     []Launch
 	Pieces       []Piece
 	Signs        []Sign
+	Spans        []Span
 }
 
 // Call is one call of a rank.

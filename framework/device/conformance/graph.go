@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"errors"
+
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/native"
@@ -114,6 +116,44 @@ func graphTests() []test {
 			d.settle(s)
 			if got := d.word(m.Addr()); got != 1 {
 				t.errorf("the word is %d", got)
+			}
+		}},
+		{"graph/times", "each launch of a graph takes its times anew", func(t *T) {
+			d := t.marking()
+			s, m := d.stream(), d.alloc(1<<20)
+			stamps := [3]device.Stamp{}
+			for i := range stamps {
+				x, err := d.events.NewStamp()
+				t.needs(!errors.Is(err, framework.ErrUnsupported), "events with times")
+				t.must(err, "stamp")
+				t.cleanup(x.Close, "close a stamp")
+				stamps[i] = x
+			}
+			base, begin, end := stamps[0], stamps[1], stamps[2]
+			t.must(base.Record(s), "record")
+			d.settle(s)
+			g := d.capture(s, func() {
+				err := begin.RecordEach(s)
+				t.needs(!errors.Is(err, framework.ErrUnsupported), "graphs with times")
+				t.must(err, "record in a graph")
+				t.must(d.streams.Memset(s, m.Addr(), 7, 1<<20), "set")
+				t.must(end.RecordEach(s), "record in a graph")
+			})
+			if ns, err := end.After(base); err == nil {
+				t.errorf("before the first launch the end is %d ns behind the base: expected no time", ns)
+			}
+			before := int64(0)
+			for range 3 {
+				t.must(g.Launch(s), "launch")
+				d.settle(s)
+				from, err := begin.After(base)
+				t.must(err, "time of the begin")
+				to, err := end.After(base)
+				t.must(err, "time of the end")
+				if from <= before || to < from {
+					t.errorf("a launch took from %d to %d ns, and the one before ended at %d", from, to, before)
+				}
+				before = to
 			}
 		}},
 		{"graph/closed", "a launch that is under way is finished when the graph is closed", func(t *T) {

@@ -67,6 +67,13 @@ cuda_status cuda_event_record(cuda_context* c, cuda_handle event, cuda_handle st
   END_HOT;
 }
 
+// The driver takes the flag for streams that are captured alone.
+cuda_status cuda_event_record_each(cuda_context* c, cuda_handle event, cuda_handle stream) {
+  BEGIN_HOT;
+  (void)CALL(cuEventRecordWithFlags, (CUevent)event, STREAM(stream), CU_EVENT_RECORD_EXTERNAL);
+  END_HOT;
+}
+
 // The event comes behind all that streams of the context have been given, also those that were destroyed.
 cuda_status cuda_event_record_all(cuda_context* c, cuda_handle event) {
   if (c->api->cuCtxRecordEvent == NULL) return worded(CUDA_WORDS_NO_MARK, 0);

@@ -176,6 +176,7 @@ CUDA_ENTRY(event_create, cuda_context* c, int32_t timing, cuda_handle* event);
 CUDA_ENTRY(event_destroy, cuda_context* c, cuda_handle event);
 CUDA_ENTRY(event_record, cuda_context* c, cuda_handle event, cuda_handle stream);
 CUDA_ENTRY(event_record_all, cuda_context* c, cuda_handle event);
+CUDA_ENTRY(event_record_each, cuda_context* c, cuda_handle event, cuda_handle stream);
 CUDA_ENTRY(event_wait, cuda_context* c, cuda_handle event, cuda_handle stream);
 CUDA_ENTRY(event_query, cuda_context* c, cuda_handle event);
 CUDA_ENTRY(event_sync, cuda_context* c, cuda_handle event);

@@ -83,6 +83,7 @@ CUDA_SYMBOL(cuMemsetD8Async, (CUdeviceptr to, unsigned char value, size_t count,
 CUDA_SYMBOL(cuEventCreate, (CUevent* event, unsigned flags))
 CUDA_SYMBOL(cuEventDestroy_v2, (CUevent event))
 CUDA_SYMBOL(cuEventRecord, (CUevent event, CUstream stream))
+CUDA_SYMBOL(cuEventRecordWithFlags, (CUevent event, CUstream stream, unsigned flags))
 CUDA_SYMBOL(cuEventQuery, (CUevent event))
 CUDA_SYMBOL(cuEventSynchronize, (CUevent event))
 CUDA_SYMBOL(cuEventElapsedTime, (float* milliseconds, CUevent start, CUevent end))

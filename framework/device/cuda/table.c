@@ -15,7 +15,8 @@ const mscclpp_device_backend cuda_table = {
     .capabilities = MSCCLPP_DEVICE_HAS_SHARES | MSCCLPP_DEVICE_HAS_PEERS | MSCCLPP_DEVICE_HAS_HOST | MSCCLPP_DEVICE_HAS_VIEWS |
                     MSCCLPP_DEVICE_HAS_RANGES | MSCCLPP_DEVICE_HAS_FLUSH | MSCCLPP_DEVICE_HAS_STREAMS | MSCCLPP_DEVICE_HAS_EVENTS |
                     MSCCLPP_DEVICE_HAS_TIMES | MSCCLPP_DEVICE_HAS_ALL_EVENT | MSCCLPP_DEVICE_HAS_GRAPHS | MSCCLPP_DEVICE_HAS_WAITS |
-                    MSCCLPP_DEVICE_HAS_BINDING | MSCCLPP_DEVICE_HAS_STREAM_IDS | MSCCLPP_DEVICE_HAS_MULTICAST | MSCCLPP_DEVICE_HAS_PLACES,
+                    MSCCLPP_DEVICE_HAS_BINDING | MSCCLPP_DEVICE_HAS_STREAM_IDS | MSCCLPP_DEVICE_HAS_MULTICAST | MSCCLPP_DEVICE_HAS_PLACES |
+                    MSCCLPP_DEVICE_HAS_GRAPH_TIMES,
     .type = "cuda",
     .product = "NVIDIA driver",
     .share_kinds = kinds,
@@ -32,6 +33,6 @@ const mscclpp_device_backend cuda_table = {
     E(copy) E(set) E(write_word) E(wait_word) E(describe) E(stream_id)
     E(multicast_ready) E(multicast_create) E(multicast_share) E(multicast_open) E(multicast_add) E(multicast_bind) E(multicast_unbind)
     E(multicast_map) E(multicast_unmap) E(multicast_close)
-    E(reserve) E(unreserve) E(place_share) E(place_own) E(displace)
+    E(reserve) E(unreserve) E(place_share) E(place_own) E(displace) E(event_record_each)
 #undef E
 };

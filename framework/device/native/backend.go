@@ -169,6 +169,8 @@ func (b *Backend) missing() string {
 		{hasMulticast, hasShares, "multicast needs shares"},
 		{hasPlaces, hasRanges, "places need ranges"},
 		{hasGraphs | hasWaits | hasStreamIDs, hasStreams, "graphs, waits and numbers of streams need streams"},
+		{hasGraphTimes, hasTimes, "times of graphs need times of events"},
+		{hasGraphTimes, hasGraphs, "times of graphs need graphs"},
 	} {
 		if b.has&p.one != 0 && b.has&p.needs == 0 {
 			return p.text
@@ -234,6 +236,8 @@ const (
 	hasMulticast = C.MSCCLPP_DEVICE_HAS_MULTICAST
 	hasPlaces    = C.MSCCLPP_DEVICE_HAS_PLACES
 	hasData      = C.MSCCLPP_DEVICE_HAS_DATA
+
+	hasGraphTimes = C.MSCCLPP_DEVICE_HAS_GRAPH_TIMES
 )
 
 // Type is the type of its devices, as in framework.Device.

@@ -90,6 +90,34 @@ func (e *Event) Since(start *Event) (time.Duration, error) {
 	return time.Duration(ns), err
 }
 
+// stamp is an event with a time. It implements device.Stamp.
+type stamp struct{ *Event }
+
+// NewStamp implements [device.Timer].
+func (d *Marking) NewStamp() (device.Stamp, error) {
+	e, err := d.NewEvent(true)
+	if err != nil {
+		return nil, err
+	}
+	return stamp{e}, nil
+}
+
+func (s stamp) RecordEach(on device.Stream) error {
+	if s.b.has&hasGraphTimes == 0 {
+		return fmt.Errorf("%s record: %w: graphs of the device take no times", s.info.Device, framework.ErrUnsupported)
+	}
+	return s.check("record", C.native_event_record_each(s.t, s.d, s.handle, C.uintptr_t(on)))
+}
+
+func (s stamp) After(base device.Stamp) (ns int64, err error) {
+	from, ok := base.(stamp)
+	if !ok {
+		return 0, fmt.Errorf("%s event time: %w: a stamp of another device", s.info.Device, framework.ErrInvalid)
+	}
+	took, err := s.Since(from.Event)
+	return int64(took), err
+}
+
 // Close frees the event. Work that waits for it is not disturbed.
 func (e *Event) Close() error {
 	if e.closed.Swap(true) {
@@ -190,4 +218,7 @@ func (g *Graph) Close() error {
 	return errors.Join(g.check("close graph", C.native_graph_destroy(g.t, g.d, g.handle)), g.drop())
 }
 
-var _ device.Mark = (*Event)(nil)
+var (
+	_ device.Mark  = (*Event)(nil)
+	_ device.Timer = (*Marking)(nil)
+)

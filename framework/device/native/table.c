@@ -68,6 +68,7 @@ const char* native_lacks(const native_table* t) {
 #undef M
       E(place_share, MSCCLPP_DEVICE_HAS_PLACES) E(place_own, MSCCLPP_DEVICE_HAS_PLACES) E(displace, MSCCLPP_DEVICE_HAS_PLACES)
       E(alloc_data, MSCCLPP_DEVICE_HAS_DATA)
+      E(event_record_each, MSCCLPP_DEVICE_HAS_GRAPH_TIMES)
 #undef E
   };
   for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {

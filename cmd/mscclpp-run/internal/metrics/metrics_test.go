@@ -159,7 +159,7 @@ func TestCallsAreCounted(t *testing.T) {
 					r.now.Add(5e6)
 				}
 				at := r.now.Load()
-				b.Begin(at, collective.AllReduce, 4000, "one_shot")
+				b.Begin(at, collective.AllReduce, 4000, "one_shot", 0)
 			}
 			r.now.Add(1e6)
 			for _, b := range r.boards {
@@ -249,7 +249,7 @@ func TestCountsOfReusedPlaces(t *testing.T) {
 	s := serve(t, r, "0")
 	for n := range 70 { // more than there are places
 		b := r.all[0].Board("part", 0, 1)
-		b.Begin(0, collective.AllGather, 8, "")
+		b.Begin(0, collective.AllGather, 8, "", 0)
 		b.End()
 		if got := of(t, scrape(t, s, text), "mscclpp_rank_calls_total", "rank", "0").Counter.GetValue(); got != float64(n+1) {
 			t.Fatalf("%v calls, expected %d", got, n+1)
@@ -303,7 +303,7 @@ func TestCountersSurviveRestarts(t *testing.T) {
 	call := func(r *ranks, n int) {
 		for range n {
 			for _, b := range r.boards {
-				b.Begin(b.Clock(), collective.AllReduce, 4096, "ring")
+				b.Begin(b.Clock(), collective.AllReduce, 4096, "ring", 0)
 			}
 			r.now.Add(1e6)
 			for _, b := range r.boards {

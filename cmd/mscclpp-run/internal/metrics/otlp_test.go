@@ -91,7 +91,7 @@ func TestNumbersAreExported(t *testing.T) {
 	}
 	for range 3 {
 		for _, b := range r.boards {
-			b.Begin(b.Clock(), collective.AllReduce, 4096, "ring")
+			b.Begin(b.Clock(), collective.AllReduce, 4096, "ring", 0)
 		}
 		r.now.Add(2e6)
 		for _, b := range r.boards {

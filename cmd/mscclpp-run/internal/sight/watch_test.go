@@ -29,7 +29,7 @@ func TestFlightRecordBesideAReport(t *testing.T) {
 	b := r.Board("world", 0, 1)
 	calls := func(n int) {
 		for range n {
-			b.Begin(b.Clock(), collective.AllReduce, 8, "ring")
+			b.Begin(b.Clock(), collective.AllReduce, 8, "ring", 0)
 			b.End()
 		}
 	}
@@ -37,7 +37,7 @@ func TestFlightRecordBesideAReport(t *testing.T) {
 	w.c.Poll()
 	w.c.Tell("") // drops them
 	calls(5)
-	b.Begin(b.Clock(), collective.AllReduce, 8, "ring")
+	b.Begin(b.Clock(), collective.AllReduce, 8, "ring", 0)
 	died := launch.Result{Rank: 0, Code: 1}
 	w.Failed(died)
 	b.End() // with an error

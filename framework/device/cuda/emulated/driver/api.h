@@ -121,6 +121,7 @@ static_assert(sizeof(LaunchConfig) == 56, "layout of CUlaunchConfig");
 constexpr int kHandleDescriptor = 1, kHandleFabric = 8;
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDisableTiming = 2;
+constexpr unsigned kEventRecordExternal = 1;
 enum CaptureMode { kModeGlobal = 0, kModeThreadLocal = 1, kModeRelaxed = 2 };
 enum CaptureStatus { kStatusNone = 0, kStatusActive = 1, kStatusInvalidated = 2 };
 

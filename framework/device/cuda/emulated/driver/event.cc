@@ -60,10 +60,29 @@ API int cuEventRecord(Event* event, Stream* handle) {
     event->recorded = true;
     return kSuccess;
   }
-  auto stamp = std::make_shared<uint64_t>(0);
+  auto stamp = std::make_shared<std::atomic<uint64_t>>(0);
   if (int bad = enqueue(stream, [stamp] { *stamp = now(); })) return bad;
   event->nanoseconds = stamp;
   event->mark = stream->mark();
+  event->capture = nullptr;
+  event->recorded = true;
+  return kSuccess;
+}
+
+// In a capture an external event is a node, which each launch of the graph performs.
+API int cuEventRecordWithFlags(Event* event, Stream* handle, unsigned flags) {
+  if (flags == 0) return cuEventRecord(event, handle);
+  ENTER_CONTEXT(current);
+  if (flags != kEventRecordExternal) return kInvalidValue;
+  if (int bad = find_event(event)) return bad;
+  Stream* stream;
+  if (int bad = find_stream(handle, current, &stream)) return bad;
+  if (stream->context != event->context) return kInvalidHandle;
+  if (stream->capture == nullptr) return kIllegalState;
+  auto stamp = std::make_shared<std::atomic<uint64_t>>(0);
+  if (int bad = record(stream, [stamp] { *stamp = now(); })) return bad;
+  event->nanoseconds = stamp;
+  event->mark = Mark{};
   event->capture = nullptr;
   event->recorded = true;
   return kSuccess;
@@ -78,7 +97,7 @@ API int cuCtxRecordEvent(Context* context, Event* event) {
   std::vector<Mark> all = context->left;
   all.push_back(context->legacy->mark());
   for (Stream* s : context->streams) all.push_back(s->mark());
-  auto stamp = std::make_shared<uint64_t>(0);
+  auto stamp = std::make_shared<std::atomic<uint64_t>>(0);
   Stream behind;
   behind.context = context;
   behind.queue->push([all, stamp] {
@@ -158,6 +177,7 @@ API int cuEventElapsedTime(float* milliseconds, Event* start, Event* end) {
   }
   if (start->context != end->context) return kInvalidHandle;
   if (!start->mark.reached() || !end->mark.reached()) return kNotReady;
+  if (*start->nanoseconds == 0 || *end->nanoseconds == 0) return kInvalidHandle;  // of a graph that was not launched
   *milliseconds = static_cast<float>(static_cast<double>(*end->nanoseconds) - static_cast<double>(*start->nanoseconds)) / 1e6f;
   return kSuccess;
 }

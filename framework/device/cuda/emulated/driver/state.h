@@ -90,7 +90,7 @@ struct Event {
   unsigned flags;
   bool recorded = false;
   Mark mark;
-  std::shared_ptr<uint64_t> nanoseconds = std::make_shared<uint64_t>(0);
+  std::shared_ptr<std::atomic<uint64_t>> nanoseconds = std::make_shared<std::atomic<uint64_t>>(0);
   std::shared_ptr<Capture> capture;  // recorded in it, not in a queue
   std::vector<int> frontier;
 };

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include "test.h"
 
 static CUgraphExec instantiate(CUgraph g) {
@@ -40,6 +42,44 @@ TEST(graphs_replay_in_order) {
   }
   OK(cuGraphExecDestroy(e));
   EXPECT(cuGraphLaunch(e, s), CUDA_ERROR_INVALID_VALUE);
+}
+
+// An external event is a node: each launch takes the time anew, and another stream does not join the capture by it.
+TEST(graphs_take_times) {
+  use();
+  Word go;
+  CUstream s = new_stream(), t = new_stream();
+  CUevent base, start, end;
+  CUgraph g;
+  size_t nodes = 0;
+  float ms = -1, before = -1;
+  for (CUevent* e : {&base, &start, &end}) OK(cuEventCreate(e, 0));
+  EXPECT(cuEventRecordWithFlags(start, s, CU_EVENT_RECORD_EXTERNAL), 401);
+  EXPECT(cuEventRecordWithFlags(start, s, 2), CUDA_ERROR_INVALID_VALUE);
+  OK(cuEventRecordWithFlags(base, t, 0));
+  OK(cuStreamSynchronize(t));
+  OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  OK(cuEventRecordWithFlags(start, s, CU_EVENT_RECORD_EXTERNAL));
+  OK(cuStreamWaitValue64_v2(s, go.at, 1, 0));
+  OK(cuEventRecordWithFlags(end, s, CU_EVENT_RECORD_EXTERNAL));
+  OK(cuStreamEndCapture(s, &g));
+  OK(cuGraphGetNodes(g, nullptr, &nodes));
+  EXPECT(nodes, 3);
+  CUgraphExec e = instantiate(g);
+  EXPECT(cuEventElapsedTime(&ms, base, start), 400);  // not launched
+  for (int i = 0; i < 3; ++i) {
+    go.set(0);
+    OK(cuGraphLaunch(e, s));
+    usleep(2000);
+    go.set(1);
+    OK(cuStreamSynchronize(s));
+    OK(cuEventElapsedTime(&ms, start, end));
+    EXPECT(ms >= 1 && ms < 60000, true);
+    OK(cuEventElapsedTime(&ms, base, start));
+    EXPECT(ms > before, true);
+    before = ms;
+  }
+  OK(cuGraphExecDestroy(e));
 }
 
 // Two branches that wait for each other, which needs them to run at the same time.

@@ -101,7 +101,8 @@ enum {
   MSCCLPP_DEVICE_HAS_STREAM_IDS = 1 << 13,  // stream_id; needs streams
   MSCCLPP_DEVICE_HAS_PLACES = 1 << 14,  // reserve, unreserve, place_share, place_own, displace; needs shares and ranges
   MSCCLPP_DEVICE_HAS_MULTICAST = 1 << 15,  // multicast_…; needs shares
-  MSCCLPP_DEVICE_HAS_DATA = 1 << 16  // alloc_data: memory that the device caches
+  MSCCLPP_DEVICE_HAS_DATA = 1 << 16,  // alloc_data: memory that the device caches
+  MSCCLPP_DEVICE_HAS_GRAPH_TIMES = 1 << 17  // event_record_each; needs times and graphs
 };
 
 // A way to share memory with other processes.
@@ -334,7 +335,7 @@ typedef struct mscclpp_device_backend {
   mscclpp_device_status (*event_query)(mscclpp_device* device, mscclpp_device_handle event);
   // [waits] Returns when the marked work is done.
   mscclpp_device_status (*event_sync)(mscclpp_device* device, mscclpp_device_handle event);
-  // HAS_TIMES. The time between two events that were reached, in nanoseconds.
+  // HAS_TIMES. The time between two events that were reached, in nanoseconds; 0, if the end was first.
   mscclpp_device_status (*event_elapsed)(mscclpp_device* device, mscclpp_device_handle start, mscclpp_device_handle end, uint64_t* nanoseconds);
 
   // ---- Graphs (HAS_GRAPHS) ----
@@ -412,6 +413,10 @@ typedef struct mscclpp_device_backend {
   // HAS_DATA. [slow] Is alloc for data: no kernel polls it, and what peers write is read by kernels that begin later. So caches
   // may keep it. A device has this entry if memory of alloc is not cached; without it, alloc serves for data, too.
   mscclpp_device_status (*alloc_data)(mscclpp_device* device, uint64_t bytes, mscclpp_device_memory* memory);
+
+  // HAS_GRAPH_TIMES. [recorded] For a stream that is captured: an operation of the graph, so that each launch marks the event anew. The
+  // event does not join streams. Before the first launch event_elapsed fails.
+  mscclpp_device_status (*event_record_each)(mscclpp_device* device, mscclpp_device_handle event, mscclpp_device_handle stream);
 } mscclpp_device_backend;
 
 #ifdef __cplusplus
