@@ -46,6 +46,7 @@ func openMemory(path string, write bool) (*memory, error) {
 	if write {
 		flags, protection = os.O_RDWR, protection|unix.PROT_WRITE
 	}
+	path = shown(path)
 	// The name is looked at before the file is opened: opening another kind of file could wait.
 	if target, err := os.Readlink(path); err != nil || !strings.HasPrefix(target, "/memfd:"+fileName) {
 		return nil, fmt.Errorf("observe: %s: %w: expected memory in which ranks are observed", path, framework.ErrInvalid)

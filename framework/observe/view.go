@@ -83,6 +83,7 @@ func Find(write bool) ([]*Memory, error) {
 	var all []*Memory
 	seen := map[string]bool{}
 	for _, process := range processes {
+		process = Process(process)
 		entries, err := os.ReadDir(process + "/fd")
 		if err != nil {
 			continue // another user's, or gone

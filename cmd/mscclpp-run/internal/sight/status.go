@@ -212,7 +212,7 @@ func lateIn(states [][]observe.State) (late []int) {
 
 // residentOf is the memory that a process has, as the kernel counts it.
 func residentOf(pid int) uint64 {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	b, err := os.ReadFile(observe.Process(fmt.Sprintf("/proc/%d", pid)) + "/statm")
 	if err != nil {
 		return 0
 	}
