@@ -37,7 +37,7 @@ func TestRanksOfOneThreadGiveTheirRecords(t *testing.T) {
 			}
 			boots := meet(t, 3)
 			call := func(rank int) {
-				boards[rank].Begin(boards[rank].Clock(), collective.AllReduce, 8, "ring")
+				boards[rank].Begin(boards[rank].Clock(), collective.AllReduce, 8, "ring", 0)
 				boards[rank].End()
 			}
 			for rank := range all {
@@ -87,7 +87,7 @@ func TestJobsAreClosedInOppositeOrder(t *testing.T) {
 			place := placeInJob{fmt.Sprint("process ", (job+rank)%2), fmt.Sprint(job), rank, 2}
 			r := newRecorder(config.Observe{Trace: filepath.Join(dir, "job.perfetto")}, o, place, slog.New(slog.DiscardHandler))
 			b := o.Board("world", rank, 2)
-			b.Begin(b.Clock(), collective.AllReduce, 8, "ring")
+			b.Begin(b.Clock(), collective.AllReduce, 8, "ring", 0)
 			b.End()
 			r.meet(boots[job][rank])
 			recorders[job][rank] = r
