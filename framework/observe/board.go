@@ -30,8 +30,8 @@ func (b *Board) Clock() int64 {
 	return b.ring.clock()
 }
 
-// Begin says that a call has begun, at the time of Clock, and that its algorithm is chosen now. What it does for a device it enqueues on
-// the stream.
+// Begin says that a call has begun, at the time of Clock, and that its algorithm is chosen now. Its work for a device is enqueued
+// on the stream.
 func (b *Board) Begin(at int64, kind collective.Kind, bytes uint64, algorithm string, on device.Stream) {
 	if b == nil {
 		return

@@ -25,10 +25,8 @@ type spans struct {
 	fresh    []span // that have ended since the last look
 	under    int    // and those of which the times are not taken
 	base     *base
-	current  span  // the call in progress
-	last     int64 // when the call before began, and the one that was measured
-	measured int64
-	sparse   int  // one of 2^sparse calls that follow each other closely is measured
+	current  span // the call in progress
+	pace     pace
 	captures bool // the last one that was asked for was captured
 	streams  []device.Stream
 	captured int
@@ -129,7 +127,7 @@ func (s *spans) begin(on device.Stream, call uint64, now int64) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wanted := s.wanted(call, now)
+	wanted := s.pace.wanted(call, now)
 	if s.closed || s.base == nil || !wanted && !s.captures {
 		return
 	}
@@ -146,29 +144,33 @@ func (s *spans) begin(on device.Stream, call uint64, now int64) {
 	s.current = x
 }
 
-// wanted reports whether a call is measured: one that comes some time behind the one before it, and of others one in so many, by its number.
-// So ranks measure the same ones.
-func (s *spans) wanted(call uint64, now int64) bool {
-	before := s.last
-	s.last = now
-	if now-before >= spanEvery {
-		s.measured = now
-		return true
-	}
-	if call&(s.step()-1) != 0 {
-		return false
-	}
-	switch took := now - s.measured; {
-	case took < spanEvery && s.sparse < mostSparse:
-		s.sparse++
-	case took > 4*spanEvery && s.sparse > 0:
-		s.sparse--
-	}
-	s.measured = now
-	return true
+// pace chooses the calls that are measured.
+type pace struct {
+	last, measured int64 // when the call before began, and the one that was measured
+	sparse         int   // one of 2^sparse calls that follow each other closely is measured
 }
 
-func (s *spans) step() uint64 { return 1 << s.sparse }
+// wanted reports whether a call is measured: one that comes some time behind the one before it, and of others one in so many, by its number.
+// So ranks measure the same ones.
+func (p *pace) wanted(call uint64, now int64) bool {
+	before := p.last
+	p.last = now
+	if now-before >= spanEvery {
+		p.measured = now
+		return true
+	}
+	if call&(1<<p.sparse-1) != 0 {
+		return false
+	}
+	switch took := now - p.measured; {
+	case took < spanEvery && p.sparse < mostSparse:
+		p.sparse++
+	case took > 4*spanEvery && p.sparse > 0:
+		p.sparse--
+	}
+	p.measured = now
+	return true
+}
 
 func record(x device.Stamp, on device.Stream, graph bool) error {
 	if graph {

@@ -12,7 +12,7 @@ import (
 
 // world is a host whose clock goes on by each look at it, and a GPU whose clock is another one.
 type world struct {
-	device.Device // what spans do not use
+	device.Device // of which spans use nothing
 	device.Engine
 
 	now     atomic.Int64

@@ -128,6 +128,14 @@ func (b *kernelReader) add(writer string, x *observe.Record) bool {
 	return true
 }
 
+// span takes a record of one.
+func (b *kernelReader) span(comm string, x *observe.Record) {
+	s := Span{Comm: comm, Begin: b.clock.To(x.Time), End: b.clock.To(x.Time + int64(x.Bytes)), Late: framework.NoPeer}
+	_, s.Number = observe.CallOf(x.Call)
+	s.Stream, s.Graph, s.Off = x.Spanned()
+	b.to.Spans = append(b.to.Spans, s)
+}
+
 // scale turns sums by the clock of the rank, by which the launch took so long, into those of the trace's clock.
 func (l *Launch) scale(took int64) {
 	if took <= 0 || took == l.End-l.Begin {

@@ -115,3 +115,26 @@ type Wait struct {
 	Sent  int64
 	Bytes uint64
 }
+
+// Span is a call on a stream of a device, by the clock of the device: from when the stream came to it until the stream was done with it.
+type Span struct {
+	Comm       string
+	Number     uint64 // of the call; in a graph of the one that was captured
+	Stream     int    // of the communicator, in the order of their first calls
+	Graph      bool   // it is one launch of a graph
+	Begin, End int64
+	Off        int64 // by how much its times may be wrong, in ns
+
+	// From the spans of the others: which rank came to it last, and when. Late is -1 where the rank itself did, or none is known to
+	// have come later.
+	Late int
+	Met  int64
+}
+
+// Waited is how long it waited on the device for the rank that came last.
+func (s *Span) Waited() int64 {
+	if s.Late < 0 {
+		return 0
+	}
+	return s.Met - s.Begin
+}
