@@ -77,7 +77,7 @@ func (j *job) setCollective(t testing.TB, e *entry, k collective.Kind, count uin
 	for n := range j.launches {
 		j.enqueue(t, e, k, count, n)
 		j.behind(t, n)
-		if e.algorithm() == choose.Shares || e.algorithm() == choose.Fetch {
+		if choose.TraitsOf(e.algorithm(), k).Divided {
 			j.usePipes(t, n)
 		}
 		out[n] = j.expected(e, k, inputs[n])

@@ -180,6 +180,8 @@ func (j *job) args(e *entry, rank int, count uint64, n int) *kernelargs.Args {
 	switch e.algorithm() {
 	case choose.Shares:
 		a.Chunk = j.geometry.PipeChunk(bytes/uint64(j.ranks), a.Lanes, a.Ranks-1)
+	case choose.Chain:
+		a.Chunk = min(j.geometry.PipeChunk(bytes, a.Lanes, 1), kernelargs.MostPassedOn)
 	case choose.Fetch:
 		a.Chunk = min(j.geometry.PipeChunk(bytes, a.Lanes, 1), kernelargs.MostFetched)
 	}

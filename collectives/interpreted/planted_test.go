@@ -410,7 +410,7 @@ func (p *plantation) because(i int) string {
 	barrier := m.How == "barrier dropped"
 	ofGrid := barrier || strings.Contains(m.Where, ".gpu.") // the barrier of all blocks of a rank, and those of a block in it
 	switch algorithm := e.algorithm(); {
-	case algorithm == "push" || algorithm == "shares" || algorithm == "fetch" || algorithm == "zerocopy":
+	case algorithm == "push" || algorithm == "shares" || algorithm == "fetch" || algorithm == "chain" || algorithm == "zerocopy":
 		return "all ranks meet at the start of a call, too: the barrier at its end is for calls of other kernels, and behind it the kernel ends; " +
 			"in a pipeline a chunk that has come says that there is room for the next one"
 	case e.name == "mscclpp_barrier_switch" && (ofGrid || m.How == "alias fence dropped"):

@@ -83,6 +83,11 @@ constexpr uint64_t kTurnBytes = 256;
 constexpr uint64_t kTurnBytes = 1 << 20;
 #endif
 
+// distance_of is how far behind this rank the peer is to which a lane turns as number i, from 0 on. Lanes begin with different
+// peers, so that a rank uses the links to all of them at once, and all ranks do not send to one.
+MSCCLPP_DEVICE uint32_t distance_of(const Common& c, uint32_t lane, uint32_t i) { return 1 + (lane + i) % (c.ranks - 1); }
+MSCCLPP_DEVICE uint32_t peer_of(const Common& c, uint32_t lane, uint32_t i) { return (c.rank + distance_of(c, lane, i)) % c.ranks; }
+
 // even_step is the size of a step, at most `most`, a multiple of 64, with which all lanes have equally
 // many steps. Otherwise one lane would work on its last step while the others are done.
 MSCCLPP_DEVICE uint64_t even_step(uint64_t total, uint32_t lanes, uint64_t most) {

@@ -5,8 +5,8 @@
 // Epochs are those of packets.h. Two halves are enough for the reason given there, also where launches
 // overlap. A rank sends nothing before await_previous has returned, hence not before its previous launch
 // has ended. So a rank that sends in epoch e + 2 has ended e + 1 and holds a packet of e + 1 from the
-// receiver, which the receiver sent when its launch of e had ended. Before await_previous kernels only
-// read arguments and take their epochs.
+// receiver, which the receiver sent when its launch of e had ended. Input and output belong to earlier
+// kernels until then, too. So before await_previous kernels only take their epochs and compute addresses.
 //
 // A thread handles the same units of input, packets and output from start to end. So buffers may be the
 // same, and no block waits for another one of its rank.
@@ -59,15 +59,18 @@ struct WordCarrier {
   MSCCLPP_DEVICE static uint32_t rounded(uint32_t units) { return units; }
   MSCCLPP_DEVICE static uint64_t at(uint32_t u) { return uint64_t(u) * (4 * kWords); }
   MSCCLPP_DEVICE static bool aligned(const void* p) { return (reinterpret_cast<uintptr_t>(p) & 3) == 0; }
+  MSCCLPP_DEVICE static bool full(uint32_t u, uint64_t bytes) { return at(u) + 4 * kWords <= bytes; }
 
+  MSCCLPP_DEVICE static Data load_full(const char* p, uint32_t u) {
+    Data d;
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < kWords; ++k) d.w[k] = reinterpret_cast<const uint32_t*>(p + at(u))[k];
+    return d;
+  }
   MSCCLPP_DEVICE static Data load(const char* p, uint32_t u, uint64_t bytes, bool aligned) {
+    if (aligned && full(u, bytes)) return load_full(p, u);
     Data d;
     p += at(u);
-    if (aligned && at(u) + 4 * kWords <= bytes) {
-      MSCCLPP_UNROLL
-      for (uint32_t k = 0; k < kWords; ++k) d.w[k] = reinterpret_cast<const uint32_t*>(p)[k];
-      return d;
-    }
     const uint64_t left = bytes - at(u), v = load_odd(p, static_cast<uint32_t>(smaller(left, 4 * kWords)));
     MSCCLPP_UNROLL
     for (uint32_t k = 0; k < kWords; ++k) d.w[k] = static_cast<uint32_t>(v >> (32 * k));
@@ -75,7 +78,7 @@ struct WordCarrier {
   }
   MSCCLPP_DEVICE static void save(char* p, uint32_t u, uint64_t bytes, bool aligned, const Data& d) {
     p += at(u);
-    if (aligned && at(u) + 4 * kWords <= bytes) {
+    if (aligned && full(u, bytes)) {
       MSCCLPP_UNROLL
       for (uint32_t k = 0; k < kWords; ++k) reinterpret_cast<uint32_t*>(p)[k] = d.w[k];
       return;
@@ -126,6 +129,7 @@ struct LineCarrier {
   MSCCLPP_DEVICE static bool aligned(const void* p) { return (reinterpret_cast<uintptr_t>(p) & 7) == 0; }
   MSCCLPP_DEVICE static uint32_t odd(uint64_t bytes) { return static_cast<uint32_t>(smaller(bytes, 8)); }
   MSCCLPP_DEVICE static bool last(uint32_t u) { return u % kLineUnits == kLineUnits - 1; }
+  MSCCLPP_DEVICE static bool full(uint32_t u, uint64_t bytes) { return at(u) + 16 <= bytes; }
   // Half a unit, of which there may be less. Most messages end with a word of 8 bytes, and copying it byte
   // by byte would take longer than all else.
   MSCCLPP_DEVICE static uint64_t load_part(const char* p, uint64_t left, bool aligned) {
@@ -212,7 +216,12 @@ class LLLaunch {
   const LLArgs& a;
 
   MSCCLPP_DEVICE LLLaunch(const LLArgs& args, uint64_t epoch)
-      : a(args), epoch_(epoch), offset_(args.area + (epoch & 1) * args.half), flag_(flag_of(epoch)) {}
+      : a(args), epoch_(epoch), offset_(args.area + (epoch & 1) * args.half), flag_(flag_of(epoch)), here_(slot(args.rank, 0)) {
+    if constexpr (kRanks != 0) {
+      MSCCLPP_UNROLL
+      for (uint32_t k = 1; k < kRanks; ++k) there_[k] = slot(peer(k), a.rank);
+    }
+  }
 
   MSCCLPP_DEVICE uint32_t ranks() const { return kRanks != 0 ? kRanks : a.ranks; }
   // The peer k behind this rank.
@@ -220,6 +229,24 @@ class LLLaunch {
     if (kRanks != 0 && (kRanks & (kRanks - 1)) == 0) return (a.rank + k) & (kRanks - 1);
     const uint32_t p = a.rank + k;
     return p < ranks() ? p : p - ranks();
+  }
+
+  // await waits for the launches before. A branch on the addresses of packets stands before it, or the compiler would have them
+  // computed behind it: what is computed before is over when the launches before end.
+  MSCCLPP_DEVICE void await() const {
+    if (known()) return await_previous();
+    unmerged();
+    await_previous();
+  }
+  // first awaits them, and loads unit u if this thread has it. Whole units have a branch of their own for the same reason.
+  MSCCLPP_DEVICE Data first(bool has, const char* in, uint32_t u, uint64_t bytes, bool aligned) const {
+    if (has && aligned && C::full(u, bytes) && known()) {
+      await_previous();
+      return C::load_full(in, u);
+    }
+    unmerged();
+    await_previous();
+    return has ? C::load(in, u, bytes, aligned) : Data{};
   }
 
   // ready ends the start of a launch. Threads load the first data that they send before they call it,
@@ -231,10 +258,10 @@ class LLLaunch {
     return clear_half(a.state, a.control, next, a.half);
   }
 
-  // scatter_first calls ready, and sends each peer p for which wanted(p) holds the data of load(p) as
-  // unit u.
-  template <class Wanted, class Load>
-  MSCCLPP_DEVICE bool scatter_first(uint32_t u, Wanted wanted, Load load) const {
+  // scatter sends each peer p for which wanted(p) holds the data of load(p) as unit u. All loads are under way at once.
+  // Between loads and stores it calls ready; false: leave.
+  template <class Wanted, class Load, class Ready>
+  MSCCLPP_DEVICE bool scatter(uint32_t u, Wanted wanted, Load load, Ready ready) const {
     if constexpr (kRanks != 0) {
       Data d[kRanks];
       MSCCLPP_UNROLL
@@ -244,7 +271,7 @@ class LLLaunch {
       if (!ready()) return false;
       MSCCLPP_UNROLL
       for (uint32_t k = 1; k < kRanks; ++k) {
-        if (wanted(peer(k))) send(peer(k), u, d[k]);
+        if (wanted(peer(k))) C::send(there_[k], u, d[k], flag_);
       }
     } else {
       if (!ready()) return false;
@@ -253,6 +280,11 @@ class LLLaunch {
       });
     }
     return true;
+  }
+  // scatter_first is scatter at the start of a launch.
+  template <class Wanted, class Load>
+  MSCCLPP_DEVICE bool scatter_first(uint32_t u, Wanted wanted, Load load) const {
+    return scatter(u, wanted, load, [&]() MSCCLPP_LAMBDA { return ready(); });
   }
 
   // sent says that this thread has sent all its data. Only now does it publish the signature of the
@@ -283,25 +315,41 @@ class LLLaunch {
     }
   }
   MSCCLPP_DEVICE void send_all(uint32_t u, const Data& d) const {
-    peers([&](uint32_t p) MSCCLPP_LAMBDA { send(p, u, d); });
+    if constexpr (kRanks != 0) {
+      MSCCLPP_UNROLL
+      for (uint32_t k = 1; k < kRanks; ++k) C::send(there_[k], u, d, flag_);
+    } else {
+      peers([&](uint32_t p) MSCCLPP_LAMBDA { send(p, u, d); });
+    }
   }
 
   // each waits for unit u of every peer r for which wanted(r) holds, and calls
   // use(r, data) for all ranks in order, with own for this one. All threads of a warp
-  // call it together.
+  // call it together. All loads of a look are under way at once: a branch between them would wait for each. So what is not
+  // wanted is loaded as well, where something is.
   template <class Wanted, class Use>
   MSCCLPP_DEVICE bool each(uint32_t u, const Data& own, Wanted wanted, Use use) const {
-    WaitSite site = packet_site_of();
     if constexpr (kRanks != 0) {
+      WaitSite site = packet_site_of();
       Data got[kRanks];
+      bool some = false;
+      MSCCLPP_UNROLL
+      for (uint32_t r = 0; r < kRanks; ++r) some = some || (r != a.rank && wanted(r));
       const bool ok = C::wait(a.control, site, [&]() MSCCLPP_LAMBDA {
-        bool all = true;
+        bool here[kRanks], all = true;
+        if (!some) return true;
+        if constexpr (kRanks == 2) {
+          here[0] = here[1] = C::poll(here_ + (a.rank ^ 1) * a.slot, u, flag_, got[0]);
+          got[1] = got[0];
+        } else {
+          MSCCLPP_UNROLL
+          for (uint32_t r = 0; r < kRanks; ++r) here[r] = C::poll(here_ + r * a.slot, u, flag_, got[r]);
+        }
         MSCCLPP_UNROLL
         for (uint32_t r = 0; r < kRanks; ++r) {
-          if (r == a.rank || !wanted(r)) continue;
-          const bool here = C::poll(slot(a.rank, r), u, flag_, got[r]);
-          if (!here) site.peer = r;
-          all = all && here;
+          if (here[r] || r == a.rank || !wanted(r)) continue;
+          site.peer = r;
+          all = false;
         }
         return all;
       });
@@ -312,15 +360,19 @@ class LLLaunch {
       MSCCLPP_ROLLED
       for (uint32_t r = 0; r < a.ranks; ++r) {
         Data got = own;
-        if (r != a.rank) {
-          site.peer = r;
-          const bool want = wanted(r);
-          if (!C::wait(a.control, site, [&]() MSCCLPP_LAMBDA { return !want || C::poll(slot(a.rank, r), u, flag_, got); })) return false;
-        }
+        if (r != a.rank && !one(u, r, wanted(r), got)) return false;
         use(r, got);
       }
     }
     return true;
+  }
+
+  // one waits for unit u of rank `from`, if wanted. All threads of a warp call it together.
+  MSCCLPP_DEVICE bool one(uint32_t u, uint32_t from, bool wanted, Data& d) const {
+    WaitSite site = packet_site_of();
+    site.peer = from;
+    const char* const at = slot(a.rank, from);
+    return C::wait(a.control, site, [&]() MSCCLPP_LAMBDA { return !wanted || C::poll(at, u, flag_, d); });
   }
 
   // Where one rank has, or gets, everything, the others still have to receive something from each other in
@@ -345,23 +397,41 @@ class LLLaunch {
   }
 
  private:
+  MSCCLPP_DEVICE bool known() const {
+    bool all = here_ != nullptr;
+    if constexpr (kRanks != 0) {
+      MSCCLPP_UNROLL
+      for (uint32_t k = 1; k < kRanks; ++k) all = all && there_[k] != nullptr;
+    }
+    return all;
+  }
+  // unmerged keeps a compiler from making one of two branches until a wait is over.
+  MSCCLPP_DEVICE static void unmerged() {
+#if MSCCLPP_TARGET_CUDA
+    asm volatile("");
+#endif
+  }
   MSCCLPP_DEVICE WaitSite packet_site_of() const {
     return WaitSite{kernel_of(a.signature), kWordPacket, a.rank, flag_, &a.state->left};
   }
 
   const uint64_t epoch_, offset_;
+
+ protected:
   const uint32_t flag_;
+  char* const here_;                       // where packets from rank 0 come
+  char* there_[kRanks != 0 ? kRanks : 1];  // where those of this rank go, by the distance of the peer
 };
 
-// begin is the start of a launch of so many epochs, the first of which it returns. False: leave. Where
-// signatures are compared, a launch whose peers are in another call takes no epoch.
+// begin is the start of a launch of so many epochs, the first of which it returns. False: leave. The launch still has to call
+// await_previous, in all its threads. Where signatures are compared, a launch whose peers are in another call takes no epoch.
 template <class C>
 MSCCLPP_DEVICE bool begin(const LLArgs& a, uint64_t epochs, uint64_t& epoch) {
   const bool compare = a.check == kCheckCompare;
   if (!compare) epoch = take_epochs(a.state, C::kArea, epochs) + 1;
   if (a.release == kReleaseAtOnce && !compare) release_next();
-  await_previous();
   if (!compare) return true;
+  await_previous();
   if (!agree(a)) return false;
   epoch = take_epochs(a.state, C::kArea, epochs) + 1;
   return true;

@@ -17,9 +17,8 @@ MSCCLPP_DEVICE void ll_allgather(const LLArgs& a, uint64_t epoch) {
   const bool in_place = out + a.rank * bytes == in;
   const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
   LLLaunch<C, N> ll(a, epoch);
-  if (units == 0) return;
-  const Data mine = first < units ? C::load(in, first, bytes, whole) : Data{};
-  if (!ll.ready()) return;
+  const Data mine = ll.first(first < units, in, first, bytes, whole);
+  if (units == 0 || !ll.ready()) return;
   MSCCLPP_ROLLED
   for (uint32_t u = first; u < units; u += step) {
     const Data d = u == first ? mine : C::load(in, u, bytes, whole);
@@ -46,6 +45,7 @@ MSCCLPP_DEVICE void ll_alltoall(const LLArgs& a, uint64_t epoch) {
   const bool whole = C::aligned(in) && C::aligned(in + bytes), whole_out = C::aligned(out) && C::aligned(out + bytes);
   const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
   LLLaunch<C, N> ll(a, epoch);
+  ll.await();
   if (units == 0) return;
   if (!ll.scatter_first(first, [&](uint32_t) MSCCLPP_LAMBDA { return first < units; },
                           [&](uint32_t p) MSCCLPP_LAMBDA { return C::load(in + p * bytes, first, bytes, whole); })) return;
@@ -77,6 +77,7 @@ MSCCLPP_DEVICE void ll_broadcast(const LLArgs& a, uint64_t epoch) {
   const bool whole = C::aligned(in), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes), step = global_threads(), root = a.signature.root;
   LLLaunch<C, N> ll(a, epoch);
+  ll.await();
   if (units == 0 || !ll.ready()) return;
   if (a.rank == root) {
     MSCCLPP_ROLLED
@@ -94,9 +95,9 @@ MSCCLPP_DEVICE void ll_broadcast(const LLArgs& a, uint64_t epoch) {
     MSCCLPP_ROLLED
     for (uint32_t u = global_thread(); u < C::rounded(units); u += step) {
       const bool active = u < units;
-      if (!ll.each(u, Data{}, [&](uint32_t r) MSCCLPP_LAMBDA { return active && r == root; }, [&](uint32_t r, const Data& d) MSCCLPP_LAMBDA {
-            if (r == root && active) C::save(out, u, bytes, whole_out, d);
-          })) return;
+      Data d{};
+      if (!ll.one(u, root, active, d)) return;
+      if (active) C::save(out, u, bytes, whole_out, d);
     }
   }
   if (!C::kMeets) ll.wait_flags();

@@ -28,6 +28,12 @@ struct Sum {
       acc[k] = rank == 0 ? x : mscclpp::detail::apply<Op, A>(acc[k], x, s.op);
     }
   }
+  // begin takes the sum of others, which add goes on with as rank 1.
+  MSCCLPP_DEVICE void begin(const Data& d) {
+    const Elements v = __builtin_bit_cast(Elements, d);
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < kElements; ++k) acc[k] = widen_element(v.e[k]);
+  }
   MSCCLPP_DEVICE Data result(const mscclpp::detail::Scalars<A>& s) {
     mscclpp::detail::average<Op, kElements>(acc, s);
     Elements v;
@@ -52,9 +58,8 @@ MSCCLPP_DEVICE void ll_allreduce(const LLArgs& a, uint64_t epoch) {
   const bool whole = C::aligned(in), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
   LLLaunch<C, N> ll(a, epoch);
-  if (units == 0) return;
-  const Data mine = first < units ? C::load(in, first, bytes, whole) : Data{};
-  if (!ll.ready()) return;
+  const Data mine = ll.first(first < units, in, first, bytes, whole);
+  if (units == 0 || !ll.ready()) return;
   MSCCLPP_ROLLED
   for (uint32_t u = first; u < units; u += step) ll.send_all(u, u == first ? mine : C::load(in, u, bytes, whole));
   ll.sent();
@@ -83,9 +88,9 @@ MSCCLPP_DEVICE void ll_allreduce_twoshot(const LLArgs& a, uint64_t epoch) {
   const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
   LLLaunch<C, N> ll(a, epoch);
   const uint32_t n = ll.ranks(), groups = units / C::kGroup, per = (groups + n - 1) / n * C::kGroup;  // units of a slice
-  if (units == 0) return;
   const bool some = first < per && a.rank * per + first < units;
-  const Data mine = some ? C::load(in, a.rank * per + first, bytes, whole) : Data{};
+  const Data mine = ll.first(some, in, a.rank * per + first, bytes, whole);
+  if (units == 0) return;
   if (!ll.scatter_first(first, [&](uint32_t p) MSCCLPP_LAMBDA { return first < per && p * per + first < units; },
                           [&](uint32_t p) MSCCLPP_LAMBDA { return C::load(in, p * per + first, bytes, whole); })) return;
   MSCCLPP_ROLLED
@@ -129,8 +134,8 @@ MSCCLPP_DEVICE void ll_reducescatter(const LLArgs& a, uint64_t epoch) {
   const bool whole = C::aligned(in) && C::aligned(in + bytes), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
   LLLaunch<C, N> ll(a, epoch);
+  const Data mine = ll.first(first < units, in + a.rank * bytes, first, bytes, whole);
   if (units == 0) return;
-  const Data mine = first < units ? C::load(in + a.rank * bytes, first, bytes, whole) : Data{};
   if (!ll.scatter_first(first, [&](uint32_t) MSCCLPP_LAMBDA { return first < units; },
                           [&](uint32_t p) MSCCLPP_LAMBDA { return C::load(in + p * bytes, first, bytes, whole); })) return;
   MSCCLPP_ROLLED
@@ -161,6 +166,7 @@ MSCCLPP_DEVICE void ll_reduce(const LLArgs& a, uint64_t epoch) {
   const bool whole = C::aligned(in), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes), step = global_threads(), root = a.signature.root;
   LLLaunch<C, N> ll(a, epoch);
+  ll.await();
   if (units == 0 || !ll.ready()) return;
   if (a.rank != root) {
     MSCCLPP_ROLLED
@@ -200,6 +206,7 @@ MSCCLPP_DEVICE void ll_reduce_twoshot(const LLArgs& a, uint64_t epoch) {
   LLLaunch<C, N> ll(a, epoch);
   const uint32_t n = ll.ranks(), workers = n < 3 ? 1 : n - 1, groups = units / C::kGroup;
   const uint32_t per = (groups + workers - 1) / workers * C::kGroup;
+  ll.await();
   if (units == 0 || !ll.ready()) return;
   // The number of a rank among the workers: the root's is beyond them, or of two the first.
   const auto number = [&](uint32_t p) MSCCLPP_LAMBDA { return n < 3 ? uint32_t(p != root) : p > root ? p - root - 1 : p + n - root - 1; };

@@ -5,6 +5,7 @@
 
 #include "allgather.h"
 #include "alltoall.h"
+#include "chain.h"
 #include "pipeline.h"
 #include "ll_move.h"
 #include "parts.h"
@@ -49,9 +50,11 @@ MSCCLPP_KERNEL(mscclpp_broadcast_chunk, Args, args) { broadcast_chunk(args); }
 MSCCLPP_KERNEL(mscclpp_broadcast_push, Args, args) { broadcast_push(args); }
 MSCCLPP_KERNEL(mscclpp_broadcast_shares, Args, args) { broadcast_shares(args); }
 MSCCLPP_KERNEL(mscclpp_broadcast_fetch, Args, args) { broadcast_fetch(args); }
+MSCCLPP_KERNEL(mscclpp_broadcast_chain, Args, args) { broadcast_chain(args); }
 MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll8, LLArgs, args) { MSCCLPP_LL_MOVE(ll_broadcast, WordCarrier<1>, args) }
 MSCCLPP_KERNEL(mscclpp_broadcast_direct_ll128, LLArgs, args) { MSCCLPP_LL_MOVE(ll_broadcast, LineCarrier, args) }
 MSCCLPP_KERNEL(mscclpp_broadcast_stream_ll128, LLArgs, args) { stream_broadcast<LineCarrier>(args); }
+MSCCLPP_KERNEL(mscclpp_broadcast_chain_ll128, LLArgs, args) { chain_broadcast<LineCarrier>(args); }
 #endif
 #endif
 

@@ -34,8 +34,13 @@ MSCCLPP_DEVICE bool clears(uint64_t epoch) { return (static_cast<uint32_t>(epoch
 // each epoch the word grows by kEpoch. All blocks but the last add 1, and the last block of a
 // launch adds the rest. The rest is larger than all other parts together, so every block sees
 // from the word that it finds whether the last block was there before.
-enum Area : uint32_t { kPacketArea = 0, kLineArea = 1 };
+enum Area : uint32_t { kPacketArea = 0, kLineArea = 1, kLamportArea = 2 };
 constexpr uint64_t kEpoch = 4 * kMaxBlocks;
+
+// The word of packets without a flag is in the line of that of lines.
+MSCCLPP_DEVICE uint64_t* epoch_word(State* state, Area area) {
+  return area == kLamportArea ? &state->epochs[kLineArea][8] : &state->epochs[area][0];
+}
 
 // take_epochs returns the last epoch before the n that this launch has; for whole blocks,
 // once a launch. It may be called before await_previous, while earlier kernels run, if
@@ -47,7 +52,7 @@ MSCCLPP_DEVICE uint64_t take_epochs(State* state, Area area, uint64_t n) {
   const uint64_t others = grid_dim() - 1;
   uint64_t epoch = 0;
   if (thread_id() == 0) {
-    const uint64_t word = fetch_add_relaxed_device(&state->epochs[area][0], block_id() < others ? 1 : n * kEpoch - others);
+    const uint64_t word = fetch_add_relaxed_device(epoch_word(state, area), block_id() < others ? 1 : n * kEpoch - others);
     epoch = word / kEpoch - (word % kEpoch >= kEpoch - others ? n - 1 : 0);
   }
   return block_share(epoch);

@@ -42,9 +42,25 @@ class Pipeline {
   MSCCLPP_DEVICE bool begin(Puts puts, Takes takes) const {
     return block_sync_and(peers([&](uint32_t p) MSCCLPP_LAMBDA {
       const uint64_t n = puts(p), m = takes(p);
-      return (n == 0 || room(p, state_->sent[p] + n)) &&
-             (m == 0 || at_least(c_, &mailbox(c_, c_.rank, p, lane_)->pipe_head, state_->received[p] + m, kWordPipeHead, p));
+      return (n == 0 || room(p, n)) && (m == 0 || arrived(p, m));
     }));
+  }
+
+  // The same in parts, to one thread: whether there is room for so many chunks to a peer, or they have come from one; waits for
+  // that; the signal for so many that were put, and the credits for so many that were taken.
+  MSCCLPP_DEVICE bool has_room(uint32_t p, uint64_t chunks) const {
+    return load_relaxed(&mailbox(c_, c_.rank, p, lane_)->pipe_tail) + kPipelineSlots >= state_->sent[p] + chunks;
+  }
+  MSCCLPP_DEVICE bool has_come(uint32_t p, uint64_t chunks) const {
+    return load_relaxed(&mailbox(c_, c_.rank, p, lane_)->pipe_head) >= state_->received[p] + chunks;
+  }
+  MSCCLPP_DEVICE bool room(uint32_t p, uint64_t chunks) const { return room_until(p, state_->sent[p] + chunks); }
+  MSCCLPP_DEVICE bool arrived(uint32_t p, uint64_t chunks) const {
+    return at_least(c_, &mailbox(c_, c_.rank, p, lane_)->pipe_head, state_->received[p] + chunks, kWordPipeHead, p);
+  }
+  MSCCLPP_DEVICE void put(uint32_t p, uint64_t chunks) const { store_release(&mailbox(c_, p, c_.rank, lane_)->pipe_head, state_->sent[p] + chunks); }
+  MSCCLPP_DEVICE void took(uint32_t p, uint64_t chunks) const {
+    return_credits(&mailbox(c_, p, c_.rank, lane_)->pipe_tail, state_->received[p] + chunks);
   }
 
   // signal signals the chunks that the step before has put. It stands between begin and end.
@@ -52,7 +68,7 @@ class Pipeline {
   MSCCLPP_DEVICE void signal(Puts puts) const {
     peers([&](uint32_t p) MSCCLPP_LAMBDA {
       const uint64_t n = puts(p);
-      if (n > 0) store_release(&mailbox(c_, p, c_.rank, lane_)->pipe_head, state_->sent[p] + n);
+      if (n > 0) put(p, n);
       return true;
     });
   }
@@ -63,7 +79,7 @@ class Pipeline {
     block_sync();
     peers([&](uint32_t p) MSCCLPP_LAMBDA {
       const uint64_t m = takes(p);
-      if (m > 0) return_credits(&mailbox(c_, p, c_.rank, lane_)->pipe_tail, state_->received[p] + m);
+      if (m > 0) took(p, m);
       return true;
     });
   }
@@ -88,7 +104,7 @@ class Pipeline {
     for (uint32_t i = thread_id() + 1; i < c_.ranks && ok; i += block_dim()) ok = f((c_.rank + i) % c_.ranks);
     return ok;
   }
-  MSCCLPP_DEVICE bool room(uint32_t p, uint64_t chunks) const {
+  MSCCLPP_DEVICE bool room_until(uint32_t p, uint64_t chunks) const {
     const uint64_t* tail = &mailbox(c_, c_.rank, p, lane_)->pipe_tail;
 #if MSCCLPP_TARGET_CUDA
     if (load_relaxed(tail) + kPipelineSlots >= chunks) return true;
@@ -164,7 +180,8 @@ MSCCLPP_DEVICE void exchange_shares(const Args& a, Out out, In in) {
         for (uint32_t i = 2; i <= 2 * c.ranks; ++i) {
           const bool take = i % 2 != 0, own = i == 2 * c.ranks;
           if ((take ? takes : puts) == 0 || (own && !aside)) continue;
-          const uint32_t p = (c.rank + (take ? c.ranks - i / 2 : i / 2)) % c.ranks;
+          const uint32_t distance = own ? c.ranks : distance_of(c, lane, i / 2 - 1);
+          const uint32_t p = (c.rank + (take ? c.ranks - distance : distance)) % c.ranks;
           const uint64_t step = take ? j : k, bytes = steps.count(step), first = steps.first(step);
           if (at >= bytes) continue;
           char* const to = take || own ? in(p) + first : pipeline.to(p, k);

@@ -9,6 +9,7 @@
 #include "allreduce_packets.h"
 #include "allreduce_ring.h"
 #include "allreduce_switch.h"
+#include "chain_reduce.h"
 #include "pipeline.h"
 #include "ll_reduce.h"
 #include "parts.h"
@@ -84,7 +85,7 @@ MSCCLPP_KERNEL(mscclpp_reducescatter_stream_ll128, LLArgs, args) { MSCCLPP_STREA
 MSCCLPP_KERNEL(mscclpp_reduce_chunk, Args, args) { reduce_chunk<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reduce_zerocopy, Args, args) { reduce_zerocopy<Element>(args); }
 #if MSCCLPP_GPU_KERNELS
-MSCCLPP_KERNEL(mscclpp_reduce_direct_ll8, LLArgs, args) { MSCCLPP_LL(ll_reduce, Words<Element>, false, args) }
+MSCCLPP_KERNEL(mscclpp_reduce_direct_ll8, LLArgs, args) { MSCCLPP_LL(ll_reduce, Words<Element>, true, args) }
 #if !MSCCLPP_FEW_KERNELS
 MSCCLPP_KERNEL(mscclpp_reduce_direct_ll128, LLArgs, args) { MSCCLPP_LL(ll_reduce, LineCarrier, false, args) }
 #if MSCCLPP_LONG_KERNELS
@@ -92,6 +93,8 @@ MSCCLPP_KERNEL(mscclpp_reduce_twoshot_ll128, LLArgs, args) { MSCCLPP_LL(ll_reduc
 MSCCLPP_KERNEL(mscclpp_reduce_shares, Args, args) { reduce_shares<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reduce_fetch, Args, args) { reduce_fetch<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_reduce_stream_ll128, LLArgs, args) { MSCCLPP_STREAM(stream_reduce, false) }
+MSCCLPP_KERNEL(mscclpp_reduce_chain, Args, args) { reduce_chain<Element>(args); }
+MSCCLPP_KERNEL(mscclpp_reduce_chain_ll128, LLArgs, args) { MSCCLPP_STREAM(chain_reduce) }
 #endif
 #endif
 #endif

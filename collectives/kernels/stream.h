@@ -80,7 +80,11 @@ class Stream {
   }
 
   // begin is the start of the launch, which touches no memory before. False: leave.
-  MSCCLPP_DEVICE bool begin() { return collectives::begin<C>(a, pieces_, begun_); }
+  MSCCLPP_DEVICE bool begin() {
+    if (!collectives::begin<C>(a, pieces_, begun_)) return false;
+    await_previous();
+    return true;
+  }
 
   MSCCLPP_DEVICE uint32_t pieces() const { return pieces_; }
 
@@ -174,6 +178,16 @@ class Stream {
       }
       return all;
     });
+  }
+
+  // Where this rank has no data for a peer in a piece, it sends an empty unit, and the peer waits for that. send_empty sends it,
+  // where the launch has one part; receive_empty is receive of it.
+  MSCCLPP_DEVICE void send_empty(uint32_t peer) const {
+    if (global_thread() < step_) LLLaunch<C, 0>(a, epoch_).send(peer, wire(0, first_), Data{});
+  }
+  MSCCLPP_DEVICE bool receive_empty(uint32_t peer) const {
+    Data d[1];
+    return receive(d, peer, 0, first_, 0);
   }
 
   // collect waits for a part of every peer's share and saves it. where says which

@@ -10,7 +10,7 @@ namespace collectives {
 
 // sum_shares has every rank send each peer its share of the input, and sum its own share. With kAll it sends all
 // peers these sums as well: chunk k to a peer is part k of the peer's share, and, in its upper half, part k - kBehind
-// of the sender's sums. Lanes begin with different peers, so that the stores of a rank go over all its links at once.
+// of the sender's sums.
 // Output may be input: a part of the output is written after the same part of the input was sent, or summed.
 template <class T, bool kAll>
 MSCCLPP_DEVICE void sum_shares(const Args& a) {
@@ -47,7 +47,7 @@ MSCCLPP_DEVICE void sum_shares(const Args& a) {
       }
       MSCCLPP_ROLLED
       for (uint32_t i = 0; i + 1 < c.ranks; ++i) {
-        const uint32_t p = (c.rank + 1 + (lane + i) % (c.ranks - 1)) % c.ranks;
+        const uint32_t p = peer_of(c, lane, i);
         if (k < n) {
           const Slice s = part(p, k);
           copy(pipeline.to(p, k), in + s.first, s.count, thread_id(), block_dim());

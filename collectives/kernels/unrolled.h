@@ -26,7 +26,7 @@ constexpr uint32_t kFlight = 8;
 
 // Ranks begin with their own part and go on with that of the next one, so that they do not
 // all load from one rank at once. All runs sum a slice in the same order, but this order
-// differs from slice to slice.
+// differs from slice to slice. Sums are stored in the order of the lane.
 template <class T, uint32_t N, class In, class Out>
 MSCCLPP_DEVICE void sum_words(uint64_t words, uint32_t lane, uint32_t lanes, uint32_t rank, bool all, In in, Out out) {
   const char* from[N];
@@ -34,7 +34,7 @@ MSCCLPP_DEVICE void sum_words(uint64_t words, uint32_t lane, uint32_t lanes, uin
   MSCCLPP_UNROLL
   for (uint32_t k = 0; k < N; ++k) {
     from[k] = in((rank + k) & (N - 1));
-    to[k] = out((rank + k) & (N - 1));
+    to[k] = out((rank + (k == 0 ? 0 : 1 + (lane + k - 1) % (N - 1))) & (N - 1));
   }
   const mscclpp::detail::Scalars<Accumulator<T>> s(reduction(kSum), N);
   tiles<kFlight / N>(words, lane, lanes, [&](uint64_t w, auto each) MSCCLPP_LAMBDA {
@@ -63,7 +63,7 @@ template <uint32_t N, class Out>
 MSCCLPP_DEVICE void spread_words(uint64_t words, uint32_t lane, uint32_t lanes, uint32_t rank, const char* in, Out out) {
   char* to[N];
   MSCCLPP_UNROLL
-  for (uint32_t k = 0; k < N; ++k) to[k] = out((rank + k + 1) & (N - 1));  // this rank last
+  for (uint32_t k = 0; k < N; ++k) to[k] = out((rank + (k == N - 1 ? 0 : 1 + (lane + k) % (N - 1))) & (N - 1));  // this rank last
   const bool in_place = to[N - 1] == in;
   tiles<4>(words, lane, lanes, [&](uint64_t w, auto each) MSCCLPP_LAMBDA {
     constexpr uint32_t U = decltype(each)::kRanks;

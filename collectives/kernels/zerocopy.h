@@ -78,8 +78,8 @@ MSCCLPP_DEVICE void allreduce_zerocopy(const Args& a) {
       char* out = static_cast<char*>(a.output) + at;
       reduce_step<T>(out, inputs, c.ranks, steps.count(k), reduction_of(a));
       block_sync();
-      for (uint32_t i = 1; i < c.ranks; ++i) {
-        copy(output_of(a, lane, (c.rank + i) % c.ranks) + at, out, steps.count(k) * sizeof(T), thread_id(), block_dim());
+      for (uint32_t i = 0; i + 1 < c.ranks; ++i) {
+        copy(output_of(a, lane, peer_of(c, lane, i)) + at, out, steps.count(k) * sizeof(T), thread_id(), block_dim());
       }
     }
   });
@@ -165,13 +165,18 @@ MSCCLPP_DEVICE void copy_lane(const Common& c, uint32_t lane, char* to, const ch
   if (to != from) copy(to + first, from + first, smaller(each, bytes - first), thread_id(), block_dim());
 }
 
+// peers_and_own calls body for each peer, in the order of the lane, and then for this rank.
+template <class Body>
+MSCCLPP_DEVICE void peers_and_own(const Common& c, uint32_t lane, Body body) {
+  for (uint32_t i = 0; i < c.ranks; ++i) body(i + 1 < c.ranks ? peer_of(c, lane, i) : c.rank);
+}
+
 MSCCLPP_DEVICE void allgather_zerocopy(const Args& a) {
   const uint64_t total = a.count * a.element;
   between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
-    for (uint32_t i = 0; i < a.common.ranks; ++i) {
-      const uint32_t peer = (a.common.rank + i) % a.common.ranks;
+    peers_and_own(a.common, lane, [&](uint32_t peer) MSCCLPP_LAMBDA {
       copy_lane(a.common, lane, static_cast<char*>(a.output) + peer * total, input_of(a, lane, peer), total);
-    }
+    });
   });
 }
 
@@ -179,10 +184,9 @@ MSCCLPP_DEVICE void allgather_zerocopy(const Args& a) {
 MSCCLPP_DEVICE void alltoall_zerocopy(const Args& a) {
   const uint64_t total = a.count * a.element;
   between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
-    for (uint32_t i = 0; i < a.common.ranks; ++i) {
-      const uint32_t peer = (a.common.rank + i) % a.common.ranks;
+    peers_and_own(a.common, lane, [&](uint32_t peer) MSCCLPP_LAMBDA {
       copy_lane(a.common, lane, static_cast<char*>(a.output) + peer * total, input_of(a, lane, peer) + a.common.rank * total, total);
-    }
+    });
   });
 }
 
@@ -194,10 +198,7 @@ MSCCLPP_DEVICE void allgather_push(const Args& a) {
   between(a, [&](uint32_t lane) MSCCLPP_LAMBDA {
     const char* in = static_cast<const char*>(a.input);
     if (spread_unrolled(a, total, lane, in, [&](uint32_t r) MSCCLPP_LAMBDA { return output_of(a, lane, r) + c.rank * total; })) return;
-    for (uint32_t i = 0; i < c.ranks; ++i) {
-      const uint32_t peer = (c.rank + i) % c.ranks;
-      copy_lane(c, lane, output_of(a, lane, peer) + c.rank * total, in, total);
-    }
+    peers_and_own(c, lane, [&](uint32_t peer) MSCCLPP_LAMBDA { copy_lane(c, lane, output_of(a, lane, peer) + c.rank * total, in, total); });
   });
 }
 
@@ -211,11 +212,10 @@ MSCCLPP_DEVICE void alltoall_push(const Args& a) {
     MSCCLPP_ROLLED
     for (uint64_t k = 0; k < steps.size(); ++k) {
       const uint64_t at = steps.first(k);
-      for (uint32_t i = 1; i <= c.ranks; ++i) {
-        const uint32_t peer = (c.rank + i) % c.ranks;
+      peers_and_own(c, lane, [&](uint32_t peer) MSCCLPP_LAMBDA {
         copy(output_of(a, lane, peer) + c.rank * total + at, static_cast<const char*>(a.input) + peer * total + at, steps.count(k),
              thread_id(), block_dim());
-      }
+      });
     }
   });
 }
@@ -246,13 +246,13 @@ MSCCLPP_DEVICE void broadcast_push(const Args& a) {
         copy(output_of(a, lane, to) + at + first, from + at + first, n, thread_id(), block_dim());
       };
       if (c.rank == a.root) {
-        for (uint32_t i = 1; i < c.ranks; ++i) send(i, in, (a.root + i) % c.ranks);
+        for (uint32_t i = 0; i < others; ++i) send(distance_of(c, lane, i), in, peer_of(c, lane, i));
         relay.signal(k);
         continue;
       }
       if (!relay.wait(k)) return;
-      for (uint32_t j = 1; j < c.ranks; ++j) {
-        const uint32_t next = (c.rank + j) % c.ranks;
+      for (uint32_t j = 0; j < others; ++j) {
+        const uint32_t next = peer_of(c, lane, j);
         if (next != a.root) send((c.rank + c.ranks - a.root) % c.ranks, static_cast<char*>(a.output), next);
       }
     }

@@ -41,7 +41,8 @@ const (
 // llProtocol tells from the name of an algorithm what it is; false: none.
 func llProtocol(name string) (Protocol, bool) {
 	kind, carrier, _ := strings.Cut(name, "_")
-	if kind != "oneshot" && kind != "twoshot" && kind != "direct" && kind != "stream" {
+	pieces := kind == "stream" || name == "chain_ll128"
+	if kind != "oneshot" && kind != "twoshot" && kind != "direct" && !pieces {
 		return Protocol{}, false
 	}
 	area := kernelargs.PacketArea
@@ -51,7 +52,7 @@ func llProtocol(name string) (Protocol, bool) {
 	case "lamport":
 		area = kernelargs.LamportArea
 	}
-	return Protocol{Area: area, Twice: kind == "twoshot", Pieces: kind == "stream"}, true
+	return Protocol{Area: area, Twice: kind == "twoshot", Pieces: pieces}, true
 }
 
 // work is how many bytes of payload the threads of one rank go through.

@@ -67,6 +67,12 @@ func TestPiecesFitAnySlotThatHoldsARow(t *testing.T) {
 	if !ll || p.Area != kernelargs.LineArea || !p.Pieces {
 		t.Fatalf("%+v, %v", p, ll)
 	}
+	if chain, ll := llProtocol("chain_ll128"); !ll || chain != p {
+		t.Errorf("a chain of lines: %+v, %v", chain, ll)
+	}
+	if _, ll := llProtocol(Chain); ll {
+		t.Error("a chain of chunks has no packets")
+	}
 	const row = 2 * (StreamThreads + lineUnits) / lineUnits * kernelargs.LineRoom
 	for _, x := range []struct {
 		bytes, slot uint64

@@ -15,6 +15,7 @@ const (
 	Pull     = "pull" // reads the memory of the peers' processes
 	Shares   = "shares"
 	Fetch    = "fetch" // of two ranks
+	Chain    = "chain"
 
 	SwitchZerocopy = "switch_zerocopy"
 	Signal         = "signal"
@@ -51,6 +52,7 @@ var (
 	ofMoves     = kinds(collective.AllGather, collective.Broadcast, collective.AllToAll)
 	ofSlots     = kinds(collective.AllGather, collective.ReduceScatter, collective.Broadcast, collective.Reduce, collective.AllToAll)
 	ofPacked    = kinds(collective.AllGather, collective.ReduceScatter, collective.AllToAll)
+	ofRooted    = kinds(collective.Broadcast, collective.Reduce)
 	ofSums      = kinds(collective.AllReduce, collective.ReduceScatter, collective.Reduce)
 	ofAll       = append(kinds(collective.AllReduce), ofSlots...)
 	ofMessages  = kinds(collective.AllToAllV, collective.Gather, collective.Scatter, collective.SendRecv)
@@ -95,7 +97,9 @@ var algorithms = []algorithm{
 	{name: Pull, of: kinds(collective.AllReduce, collective.AllGather, collective.ReduceScatter, collective.Broadcast, collective.AllToAll), apart: ofAllToAll},
 	{name: Push, of: ofMoves, outputs: ofMoves, apart: ofAllToAll, cost: model.Push},
 	{name: Shares, of: ofAll, divided: true, cost: model.Pipes},
-	{name: Fetch, of: kinds(collective.Broadcast, collective.Reduce), divided: true, ranks: 2, cost: model.Fetch},
+	{name: Chain, of: ofRooted, divided: true}, // by name, or by a table, until it was measured
+	{name: "chain_ll128", of: ofRooted},
+	{name: Fetch, of: ofRooted, divided: true, ranks: 2, cost: model.Fetch},
 	{name: Copy, of: ofAll, outputs: join(ofAllReduce, ofMoves), apart: ofAllToAll, copies: true, cost: model.Copies},
 	{name: CopyStaged, of: join(ofAllReduce, ofMoves), apart: ofAllToAll, copies: true, cost: model.Staged},
 	{name: Signal, of: ofBarrier},

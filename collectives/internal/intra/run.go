@@ -107,6 +107,8 @@ func (e *Engine) launch(alg *algorithm, c *engine.Call, l device.Launch) error {
 		if rooted := c.Collective == collective.Broadcast || c.Collective == collective.Reduce; rooted && a.Ranks > 2 {
 			a.Chunk = min(a.Chunk, kernelargs.MostPassedOn)
 		}
+	case choose.Chain:
+		a.Chunk = min(g.PipeChunk(c.Bytes, a.Lanes, 1), kernelargs.MostPassedOn)
 	case choose.Fetch:
 		a.Chunk = min(g.PipeChunk(c.Bytes, a.Lanes, 1), kernelargs.MostFetched)
 	}

@@ -363,6 +363,8 @@ void all(check::Job& job, Kernel kernel, bool pieces) {
   { #name, [](check::Job& job) { all<shape>(job, mscclpp_##name, false); } }
 #define STREAM(name, shape) \
   { #name, [](check::Job& job) { all<shape>(job, mscclpp_##name##_stream_ll128, true); } }
+#define LINES(name, shape) \
+  { #name "_ll128", [](check::Job& job) { all<shape>(job, mscclpp_##name##_ll128, true); } }
 #define WIDE(name, shape, in_place)                                                                             \
   {                                                                                                             \
     #name, [](check::Job& job) {                                                                                \
@@ -388,7 +390,8 @@ MSCCLPP_CHECK_MAIN(LL(allreduce_oneshot_ll8, kAllReduceShape), LL(allreduce_ones
                    LL(broadcast_direct_ll128, kBroadcastShape), STREAM(allreduce, kAllReduceShape),
                    STREAM(reducescatter, kReduceScatterShape), STREAM(reduce, kReduceShape),
                    STREAM(allgather, kAllGatherShape), STREAM(alltoall, kAllToAllShape),
-                   STREAM(broadcast, kBroadcastShape), WIDE(allreduce_zerocopy, kAllReduceShape, true),
+                   STREAM(broadcast, kBroadcastShape), LINES(reduce_chain, kReduceShape), LINES(broadcast_chain, kBroadcastShape),
+                   WIDE(reduce_chain, kReduceShape, true), WIDE(broadcast_chain, kBroadcastShape, false), WIDE(allreduce_zerocopy, kAllReduceShape, true),
                    WIDE(reducescatter_zerocopy, kReduceScatterShape, false), WIDE(reduce_zerocopy, kReduceShape, false),
                    WIDE(reduce_shares, kReduceShape, true), WIDE(allgather_shares, kAllGatherShape, false),
                    WIDE(alltoall_shares, kAllToAllShape, true), WIDE(broadcast_shares, kBroadcastShape, false),
