@@ -144,7 +144,9 @@ func TestSymbols(t *testing.T) {
 			want = slices.DeleteFunc(want, func(s string) bool { return !slices.Contains(few, s) })
 		}
 		if strings.HasPrefix(info.Arch, "gfx") && info.Family == "reduce" { // they spill there, or nobody has measured them
-			want = slices.DeleteFunc(want, func(s string) bool { return strings.HasSuffix(s, "_stream_ll128") || strings.HasSuffix(s, "_chain_ll128") || slices.Contains(long, s) })
+			want = slices.DeleteFunc(want, func(s string) bool {
+				return strings.HasSuffix(s, "_stream_ll128") || strings.HasSuffix(s, "_chain_ll128") || slices.Contains(long, s)
+			})
 			if !slices.Contains(rare, info.Type) {
 				want = append(want, pushed...)
 				slices.Sort(want)
