@@ -7,7 +7,7 @@ type Interpreted struct {
 	Rank, Ranks                    int
 	State, Peers, Control, Notices uint64 // addresses, and bytes of notices
 	Half                           uint64
-	Pairs                          bool // threads have two vectors, where calls may be so
+	Vectors                        int // of a thread, where calls may have more than one: 2 or 4
 }
 
 // StateBytes is the size of a rank's state.
@@ -24,8 +24,8 @@ func (i Interpreted) Arguments(c *NormCall) (args []byte, works uint32, err erro
 	a.normMemory = normMemory{Control: uintptr(i.Control), State: uintptr(i.State), Peers: uintptr(i.Peers)}
 	a.Notices, a.Half = i.Notices, i.Half
 	a.Count = uint32(a.prepare(c, i.Rank, i.Ranks, two))
-	if i.Pairs && c.Rows == AllRows && c.Quantization == NotQuantized {
-		a.Flags |= pairs
+	if c.Rows == AllRows {
+		a.Flags |= map[int]uint32{2: pairs, 4: quads}[i.Vectors]
 	}
 	a.Signature = a.signature(c.Type)
 	works = a.Count

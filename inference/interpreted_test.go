@@ -49,7 +49,7 @@ const (
 // shapeOfTeams is a launch: so many teams with rows at most, of blocks of threads.
 type shapeOfTeams struct {
 	teams, cluster, block uint32
-	pairs                 bool
+	vectors               int // of a thread
 }
 
 // enqueue maps the memory of ranks, and enqueues calls of all behind each other, each of which may begin before the one before it ends.
@@ -82,7 +82,7 @@ func enqueue(t *testing.T, s *interpret.Session, arch string, ranks int, trials 
 		for r := range ranks {
 			call, err := trial.Call(at(r, i), r, ranks, uint64(i))
 			must(err)
-			rank := inference.Interpreted{Rank: r, Ranks: ranks, State: address(r, 1), Peers: address(r, 2), Notices: interpretedNotices, Half: interpretedHalf, Pairs: x.pairs}
+			rank := inference.Interpreted{Rank: r, Ranks: ranks, State: address(r, 1), Peers: address(r, 2), Notices: interpretedNotices, Half: interpretedHalf, Vectors: x.vectors}
 			args, works, err := rank.Arguments(call)
 			must(err)
 			must(s.Launch(&interpret.Launch{Image: fmt.Sprintf("inference-%v-%s", trial.Type, arch), Entry: "mscclpp_inference_allreduce_norm", Rank: r,
@@ -165,19 +165,19 @@ func TestCommittedPTX(t *testing.T) {
 		shape shapeOfTeams
 		some  int // trials of all
 	}{
-		{"sm_90", 2, shapeOfTeams{2, 4, 32, false}, 29}, {"sm_90", 3, shapeOfTeams{2, 2, 32, false}, 29}, {"sm_90", 2, shapeOfTeams{2, 1, 64, false}, 53}, {"sm_80", 2, shapeOfTeams{2, 1, 32, false}, 53},
-		{"sm_90", 3, shapeOfTeams{2, 2, 32, true}, 9}, {"sm_90", 2, shapeOfTeams{1, 4, 32, true}, 19},
+		{"sm_90", 2, shapeOfTeams{2, 4, 32, 1}, 29}, {"sm_90", 3, shapeOfTeams{2, 2, 32, 1}, 29}, {"sm_90", 2, shapeOfTeams{2, 1, 64, 1}, 53}, {"sm_80", 2, shapeOfTeams{2, 1, 32, 1}, 53},
+		{"sm_90", 3, shapeOfTeams{2, 2, 32, 2}, 19}, {"sm_90", 2, shapeOfTeams{1, 4, 32, 2}, 29}, {"sm_90", 3, shapeOfTeams{2, 4, 32, 4}, 19}, {"sm_90", 2, shapeOfTeams{1, 1, 96, 4}, 29},
 	} {
 		t.Run(fmt.Sprintf("%s/%d ranks/%v", x.arch, x.ranks, x.shape), func(t *testing.T) {
 			s := load(t, x.arch)
 			var some []inferencetest.Trial
 			most := 168
-			if x.shape.pairs {
+			if x.shape.vectors > 1 {
 				most = 1032
 			}
 			for i, trial := range inferencetest.Trials() {
 				// Local calls count in a state of their own.
-				if i%x.some == x.ranks%x.some && trial.Rows != inference.Local && (!x.shape.pairs || trial.Rows == inference.AllRows && trial.Quantization == inference.NotQuantized) {
+				if i%x.some == x.ranks%x.some && trial.Rows != inference.Local && (x.shape.vectors == 1 || trial.Rows == inference.AllRows) {
 					trial.Tokens, trial.Hidden = min(trial.Tokens, 5), min(trial.Hidden, most)
 					some = append(some, trial)
 				}

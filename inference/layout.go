@@ -20,6 +20,7 @@ const (
 	ownOutput
 	ownInput
 	pairs
+	quads
 )
 
 // mostBlocks are those with rows, of a launch on a GPU.

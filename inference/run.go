@@ -55,6 +55,7 @@ func (w *Workspace) AllReduceNorm(c *NormCall) error {
 	}
 	w.args.normMemory = w.memoryOf(c)
 	count := w.args.prepare(c, w.comm.Rank(), w.comm.Size(), two)
+	w.args.Flags |= c.vectors(w.clusters)
 	w.enqueued = true
 	for done := uint64(0); done < count && err == nil; done += most {
 		err = w.launch(k, c, done, min(most, count-done))
@@ -108,14 +109,24 @@ func (a *normArgs) prepare(c *NormCall, rank, ranks int, two bool) uint64 {
 	if c.Rows == Local {
 		a.Rank, a.Ranks = 0, 1
 	}
-	if (c.Rows == AllRows || c.Rows == Local) && c.Quantization == NotQuantized && c.Tokens*c.Hidden*c.Type.Size()/16 > mostSingle {
-		a.Flags |= pairs
-	}
 	if !two {
 		return uint64(c.Tokens)
 	}
 	a.Flags |= twoShot | rowFlags[c.Rows]
 	return share
+}
+
+// vectors is the flag of how many vectors of 16 bytes a thread has of a row at a time. All rows of a call are under way at once, as long as
+// threads have registers for that: a second round would wait for memory, and for other blocks, as long as the first.
+func (c *NormCall) vectors(clusters bool) uint32 {
+	row := c.Hidden * c.Type.Size() / 16
+	switch all := c.Tokens * row; {
+	case c.Rows != AllRows && c.Rows != Local || all <= mostSingle:
+		return 0
+	case clusters && all > mostPairs && row <= 4*mostTeam*mostThreads:
+		return quads
+	}
+	return pairs
 }
 
 // Flags of the kernel for norms and rows of calls.
@@ -146,8 +157,9 @@ const (
 	mostTeam    = 8   // blocks of a row
 
 	// mostSingle is how many vectors of 16 bytes of a call have a thread each: half of those that a Hopper has room for, so that the next
-	// launch finds its place. It is the same number on all GPUs, as sums of a row depend on how many threads it has.
-	mostSingle = 32768
+	// launch finds its place. mostPairs is how many fill it with two in a thread. They are the same numbers on all GPUs, as sums of a row
+	// depend on how many threads it has.
+	mostSingle, mostPairs = 32768, 131072
 
 	threadsOfUnit = 512 // of a multiprocessor: the kernel has 128 registers
 )
@@ -160,8 +172,11 @@ func (w *Workspace) shape(c *NormCall) device.Launch {
 	}
 	vectors, team, threads := (c.Hidden*c.Type.Size()/16+warp-1)/warp*warp, 1, teamThreads
 	each := 1
-	if w.args.Flags&pairs != 0 {
+	switch {
+	case w.args.Flags&pairs != 0:
 		each = 2
+	case w.args.Flags&quads != 0:
+		each = 4
 	}
 	for w.clusters && team < mostTeam && team*threads*each < vectors {
 		team *= 2

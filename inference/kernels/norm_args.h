@@ -27,7 +27,8 @@ enum NormFlag : uint32_t {
   kOwnResidual = 8,   // two-shot: residual and sum have the rows that the rank owns, and owners send the output
   kOwnOutput = 16,    // so has the output, and nothing is sent
   kOwnInput = 32,     // so has the input, and there is nothing to be added up
-  kPairs = 64         // on GPUs a thread has two vectors of 16 bytes of a row at a time
+  kPairs = 64,        // on GPUs a thread has two vectors of 16 bytes of a row at a time
+  kQuads = 128        // four, on GPUs with clusters, and its team has the whole row
 };
 
 // The most blocks that have rows.

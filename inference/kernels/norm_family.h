@@ -81,8 +81,12 @@ MSCCLPP_DEVICE void all_reduce_norm(const NormArgs& a) {
   uint32_t launch;
   if (last) {
     launch = keep_books(a, team, count);
+#if MSCCLPP_CLUSTERS
+  } else if ((a.flags & kQuads) != 0) {
+    launch = a.quantized == kNotQuantized ? rows_of<T, 4, kWholeRows>(a, team, count) : rows_of<T, 4, kWholeRows | kQuantizes>(a, team, count);
+#endif
   } else if ((a.flags & kPairs) != 0) {
-    launch = rows_of<T, 2, kWholeRows>(a, team, count);
+    launch = a.quantized == kNotQuantized ? rows_of<T, 2, kWholeRows>(a, team, count) : rows_of<T, 2, kWholeRows | kQuantizes>(a, team, count);
   } else if ((a.flags & ~kWholeRows) == 0 && a.quantized == kNotQuantized) {
     launch = rows_of<T, 1, kWholeRows>(a, team, count);
   } else {

@@ -22,7 +22,7 @@ MSCCLPP_DEVICE bool wait_here(WaitControl* control, const WaitSite& site, F read
 #endif
 }
 
-// packed keeps a compiler from unpacking elements ahead of a loop, where they take more registers.
+// packed keeps a compiler from unpacking elements ahead of a loop, or from keeping them so until they are used again: they take more registers.
 MSCCLPP_DEVICE Vec16 packed(Vec16 v) {
 #if MSCCLPP_TARGET_CUDA
   asm volatile("" : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w));
@@ -57,7 +57,7 @@ template <uint32_t N> struct Small { typedef uint64_t Word; };
 template <> struct Small<4> { typedef uint32_t Word; };
 
 // A thread has E vectors of a row in registers, of a longer row one chunk of so many after the other: the sums of later
-// chunks are read again where they were written.
+// chunks are read again where they were written. With four vectors in a thread, its team has the whole row.
 template <class T, uint32_t E, uint32_t kFlags>
 struct Rows {
   using V = Vector<T>;
@@ -65,6 +65,7 @@ struct Rows {
   // Weights come before packets are waited for, where there are registers for them, and the packets of so many ranks at once.
   static constexpr bool kEarly = E == 1;
   static constexpr uint32_t kPeers = E == 1 ? 4 : 1;
+  static constexpr bool kWhole = E == 4;  // a team has all of a row at once
 
   const NormArgs& a;
   Places<kFlags> at;
@@ -101,6 +102,7 @@ struct Rows {
   }
   template <class F>
   MSCCLPP_DEVICE void chunks(F f) const {
+    if (kWhole) return f(0u);
     for (uint32_t from = 0; from < vectors; from += chunk) f(from);
   }
 
@@ -181,7 +183,7 @@ struct Rows {
     }
     const auto plus = [&](const Vec16(&y)[E]) MSCCLPP_INLINED {
       each(from, [&](uint32_t i, uint32_t) MSCCLPP_INLINED {
-        const auto p = V::split(y[i]);
+        const auto p = V::split(packed(y[i]));
         MSCCLPP_UNROLL
         for (uint32_t e = 0; e < V::kElements; ++e) acc[i][e] += widen_element(p.e[e]);
       });
@@ -238,14 +240,14 @@ struct Rows {
   MSCCLPP_DEVICE void sums(const Row& r, uint32_t from, Vec16 (&to)[E]) const {
     if (from != 0) return load(at.input_is_sum() ? at.input_of(r) : sums_of(r), from, to);
     MSCCLPP_UNROLL
-    for (uint32_t i = 0; i < E; ++i) to[i] = kept[i];
+    for (uint32_t i = 0; i < E; ++i) to[i] = packed(kept[i]);
   }
 
   // f gets the elements of sums and of weights.
   template <class F>
   MSCCLPP_DEVICE void elements(const Vec16 (&x)[E], uint32_t from, F f) const {
     each(from, [&](uint32_t i, uint32_t) MSCCLPP_INLINED {
-      const auto p = V::split(x[i]);
+      const auto p = V::split(packed(x[i]));
       MSCCLPP_UNROLL
       for (uint32_t e = 0; e < V::kElements; ++e) f(i, e, widen_element(p.e[e]));
     });

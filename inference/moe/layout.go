@@ -46,15 +46,24 @@ const (
 type moeState struct {
 	Sent    [2]uint64
 	_       [2][2]uint64 // received
-	_       [2][2]uint64 // acked
-	_       uint32       // started
 	Left    uint32
 	Apart   uint32
 	Trouble uint32
 	Place   uint32
 	Seen    uint32
-	_       [6]uint32
+	_       [15]uint32
+	_       [2][copies]moeKnown
 }
+
+// moeKnown has been written by earlier launches: the blocks of a launch read copies of it.
+type moeKnown struct {
+	_ [3]uint64 // sent, acked
+	_ uint64    // left
+	_ uint32    // started
+	_ [23]uint32
+}
+
+const copies = 16
 
 type moeArgs struct {
 	moeMemory

@@ -11,6 +11,7 @@ func TestLayoutsAgree(t *testing.T) {
 	layouttest.Agree(t, layouttest.Source{Headers: []string{"moe_args.h"}, Namespace: "mscclpp::inference", Include: []string{"kernels", "../../framework/kernel/include"}},
 		[]layouttest.Twin{
 			{Name: "MoeState", Go: moeState{}},
+			{Name: "MoeKnown", Go: moeKnown{}},
 			{Name: "MoeArgs", Go: moeArgs{}},
 		}, map[string]uint64{
 			"kMoeWeighted << 8 | kMoeExponents":            uint64(weighted<<8 | exponents),

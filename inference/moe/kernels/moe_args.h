@@ -25,21 +25,31 @@ enum MoeFlag : uint32_t {
 constexpr uint32_t kMoeMostTopK = 16;
 constexpr uint32_t kMoeExpertsOfBlock = 8;  // of which a block counts the rows
 
-// In device memory, private to the rank: replays of a graph go on where the last launch ended. On the host it has `sent` and what is
-// said of a launch that was left.
+// On GPUs every block of a launch looks at these first. A cache answers for one place about once in a cycle, and blocks are thousands: so
+// there are copies, far enough from each other, which as many blocks share.
+constexpr uint32_t kMoeCopies = 16, kMoeKnownWords = 4;
+struct MoeKnown {
+  uint64_t sent;      // send phases
+  uint64_t acked[2];  // by turns: the last receive phases that all ranks have ended, as far as it is known
+  uint64_t left;      // not 0: a launch was left before its end
+  uint32_t started;   // of the copy's blocks, those that know the number of this launch
+  uint32_t pad[23];
+};
+static_assert(sizeof(MoeKnown) == 128, "layout");
+
+// In device memory, private to the rank: replays of a graph go on where the last launch ended.
 struct MoeState {
-  uint64_t sent[2];         // send phases, of dispatch and combine
+  uint64_t sent[2];         // on the host: send phases, of dispatch and combine
   uint64_t received[2][2];  // of each kind the last receive phases, by turns
-  uint64_t acked[2][2];     // of these the ones that all ranks have received, as far as it is known
-  uint32_t started;         // blocks that know the number of this launch
   uint32_t left;            // not 0: a launch was left before its end
   uint32_t apart;           // 1 + a rank that is in another call
   uint32_t trouble;         // a number of MoeTrouble
   uint32_t place;           // the expert, or the token
   uint32_t seen;
-  uint32_t pad[6];
+  uint32_t pad[15];
+  MoeKnown known[2][kMoeCopies];  // of dispatch and combine
 };
-static_assert(sizeof(MoeState) == 128, "layout");
+static_assert(sizeof(MoeState) == 128 + 2 * kMoeCopies * sizeof(MoeKnown), "layout");
 
 enum MoeTrouble : uint32_t { kMoeNoExpert = 1, kMoeOverflow = 2 };
 

@@ -10,16 +10,17 @@ namespace mscclpp {
 namespace inference {
 
 #if !MSCCLPP_TARGET_CPU
-// Words of a block: partial counts of its threads, the choices of a token, those that are counted, and addresses of peers' memory.
-constexpr uint32_t kMoeCounted = 1024, kMoeChoices = 512, kMoeStaged = kMoeChoices + kMoeMostTopK, kMoeTable = kMoeStaged + kMoeCounted, kMoeRoom = kMoeTable + 2 * 64;
+// Words of a block: partial counts of its threads, the choices of a token, those that are counted, addresses of peers' memory, and what the
+// block knows of earlier launches.
+constexpr uint32_t kMoeCounted = 1024, kMoeChoices = 512, kMoeStaged = kMoeChoices + kMoeMostTopK, kMoeTable = kMoeStaged + kMoeCounted, kMoeEarlier = kMoeTable + 2 * 64,
+                   kMoeRoom = kMoeEarlier + 2 * kMoeKnownWords;
 
 struct MoeBlock {
   const MoeArgs& a;
   MoePlaces at;
   uint32_t kind, tid, nthreads, units, parts;  // packets of a row, and blocks that share one
   uint32_t* words;
-  uint64_t sent, acked[2];  // as the state has them
-  uint32_t left;
+  uint64_t mine = 0;  // a word of what load looks at
   bool opened = false, ok = true, heard = true;
 
   // It touches nothing that an earlier kernel may have written.
@@ -31,18 +32,22 @@ struct MoeBlock {
     at.peers = table;
   }
 
-  // load looks at the state, of which open makes the number of the launch. Between the two a block loads what does not depend on it.
+  // load looks at the state, of which open makes the number of the launch. Between the two a block loads what does not depend on it. A few
+  // threads load for all, by one instruction: a load of each warp is a request to the cache.
+  MSCCLPP_DEVICE MoeKnown* known() const { return &a.state->known[kind][block_id() % kMoeCopies]; }
+  MSCCLPP_DEVICE uint64_t* earlier() const { return reinterpret_cast<uint64_t*>(words + kMoeEarlier); }
+  MSCCLPP_DEVICE uint64_t word(uint32_t i) const { return load_relaxed_device(&known()->sent + i); }
   MSCCLPP_DEVICE void load() {
-    sent = load_relaxed_device(&a.state->sent[kind]);
-    for (uint32_t t = 0; t < 2; ++t) acked[t] = load_relaxed_device(&a.state->acked[kind][t]);
-    left = load_relaxed_device(&a.state->left);
+    if (tid < kMoeKnownWords) mine = word(tid);
   }
   MSCCLPP_DEVICE bool open() {
     if (opened) return ok;
     opened = true;
-    at.set(at.has(kMoeSend) ? sent + 1 : sent - a.behind);
-    ok = block_sync_and(left == 0 && sent != ~uint64_t{0});  // all of the block have loaded
-    if (tid == 0 && at.has(kMoeSend)) fetch_add_relaxed_device(&a.state->started, 1u);
+    for (uint32_t i = tid; i < kMoeKnownWords; i += nthreads) earlier()[i] = i == tid ? mine : word(i);
+    block_sync();
+    at.set(at.has(kMoeSend) ? earlier()[0] + 1 : earlier()[0] - a.behind);
+    ok = earlier()[3] == 0;
+    if (tid == 0 && at.has(kMoeSend)) fetch_add_relaxed_device(&known()->started, 1u);
     return ok;
   }
 
@@ -85,7 +90,7 @@ struct MoeBlock {
   MSCCLPP_DEVICE bool begin() {
     if (!open()) return false;
     const uint64_t before = at.launch_before();
-    if ((at.turn == 0 ? acked[0] : acked[1]) >= before) return true;
+    if ((at.turn == 0 ? earlier()[1] : earlier()[2]) >= before) return true;
     for (uint32_t r = tid; r < a.ranks; r += nthreads) {
       const uint64_t* word = at.ack(kind, r, a.rank);
       if (r == a.rank || load_acquire(word) >= before) continue;
@@ -140,9 +145,26 @@ struct MoeBlock {
   MSCCLPP_DEVICE void note() {
     ok = block_sync_and(ok);
     heard = block_sync_and(heard);
-    if (!ok || tid != 0) return;
-    store_relaxed_device(&a.state->received[kind][at.turn], at.launch);
-    if (heard) store_relaxed_device(&a.state->acked[kind][1 - at.turn], at.launch - 1);
+    if (!ok) return;
+    if (tid == 0) store_relaxed_device(&a.state->received[kind][at.turn], at.launch);
+    for (uint32_t c = tid; heard && c < kMoeCopies; c += nthreads) store_relaxed_device(&a.state->known[kind][c].acked[1 - at.turn], at.launch - 1);
+  }
+
+  // leave has later launches end at once.
+  MSCCLPP_DEVICE void leave() const {
+    for (uint32_t c = tid; c < 2 * kMoeCopies; c += nthreads) store_relaxed_device(&a.state->known[c / kMoeCopies][c % kMoeCopies].left, uint64_t{1});
+    if (tid == 0) store_release_device(&a.state->left, 1u);
+  }
+  // count_launch counts the launch when all of its blocks have begun, which know its number then.
+  MSCCLPP_DEVICE void count_launch() const {
+    const uint32_t all = grid_dim();
+    for (uint32_t c = tid; c < kMoeCopies; c += nthreads) {
+      MoeKnown* k = &a.state->known[kind][c];
+      const uint32_t blocks = (all + kMoeCopies - 1 - c) / kMoeCopies;
+      if (!wait(kMoeNotices, a.rank, [k, blocks] { return load_relaxed_device(&k->started) == blocks; })) return;
+      store_relaxed_device(&k->started, 0u);
+      store_relaxed_device(&k->sent, at.launch);
+    }
   }
 
   // Counts, in the words of slice 0, how often experts are among the choices before end. Threads of a slice have an expert each, `width` of
@@ -196,15 +218,13 @@ MSCCLPP_DEVICE void moe_role(Work& work, uint32_t b) {
   work.collect(b - 1);
 }
 
-// run has each block do its part. Nothing at the end of a launch waits for memory: the first block counts the launch when all others
-// have begun, which know its number then.
+// run has each block do its part. Nothing at the end of a launch waits for memory: the first block counts the launch.
 template <class Work>
-MSCCLPP_DEVICE void moe_run(const MoeArgs& a, uint32_t kind) {
+MSCCLPP_DEVICE void moe_run(const MoeArgs& a) {
   Work work(a);
   await_previous();
   release_next();
   work.load();
-  MoeState* s = a.state;
   const bool sends = (a.flags & kMoeSend) != 0, receives = (a.flags & kMoeReceive) != 0;
   const uint32_t roles = (sends ? 1 + a.headers_by + a.counters + a.senders : 0) + (receives ? 1 + a.collectors : 0);
   for (uint32_t b = block_id(); b < roles; b += grid_dim()) {
@@ -212,13 +232,8 @@ MSCCLPP_DEVICE void moe_run(const MoeArgs& a, uint32_t kind) {
     work.ok = block_sync_and(work.ok);
   }
   work.open();
-  if (thread_id() != 0) return;
-  if (!work.ok) store_release_device(&s->left, 1u);
-  if (!sends || block_id() != 0) return;
-  const uint32_t all = grid_dim();
-  if (!work.wait(kMoeNotices, a.rank, [s, all] { return load_relaxed_device(&s->started) == all; })) return;
-  store_relaxed_device(&s->started, 0u);
-  store_relaxed_device(&s->sent[kind], work.at.launch);
+  if (!work.ok) work.leave();
+  if (sends && block_id() == 0) work.count_launch();
 }
 #endif
 

@@ -14,7 +14,7 @@ MSCCLPP_DEVICE void moe_dispatch(const MoeArgs& a) {
 #if MSCCLPP_TARGET_CPU
   moe_on_host<HostDispatch<T>>(a, kDispatch);
 #else
-  moe_run<Dispatch<T>>(a, kDispatch);
+  moe_run<Dispatch<T>>(a);
 #endif
 }
 template <class T>
@@ -22,7 +22,7 @@ MSCCLPP_DEVICE void moe_combine(const MoeArgs& a) {
 #if MSCCLPP_TARGET_CPU
   moe_on_host<HostCombine<T>>(a, kCombine);
 #else
-  moe_run<Combine<T>>(a, kCombine);
+  moe_run<Combine<T>>(a);
 #endif
 }
 

@@ -203,6 +203,7 @@ var table = []Form{
 	{Format: VOP3, Code: 205, Name: "v_cmp_ne_u32", Results: "m", Sources: "uu"},
 	{Format: VOP3, Code: 206, Name: "v_cmp_ge_u32", Results: "m", Sources: "uu"},
 	{Format: VOP3, Code: 225, Name: "v_cmp_lt_i64", Results: "m", Sources: "qq"},
+	{Format: VOP3, Code: 228, Name: "v_cmp_gt_i64", Results: "m", Sources: "qq"},
 	{Format: VOP3, Code: 233, Name: "v_cmp_lt_u64", Results: "m", Sources: "qq"},
 	{Format: VOP3, Code: 234, Name: "v_cmp_eq_u64", Results: "m", Sources: "qq"},
 	{Format: VOP3, Code: 235, Name: "v_cmp_le_u64", Results: "m", Sources: "qq"},

@@ -170,9 +170,12 @@ void extract(Warp& w, const Instruction& i, uint32_t lanes) {
   const uint32_t u = undefined(w, i.a) | undefined(w, i.b) | undefined(w, i.c);
   uint64_t* d = target(w, i.d);
   each_lane(lanes, [&](uint32_t l) {
+    constexpr uint32_t most = 8 * sizeof(T);
     const uint32_t from = b[l] & 255, n = c[l] & 255;
-    const T v = from >= 8 * sizeof(T) ? 0 : static_cast<T>(value<T>(a[l]) >> from);
-    d[l] = n >= 8 * sizeof(T) ? v : v & ((static_cast<T>(1) << n) - 1);
+    // Of a signed number all bits above the highest one are its sign.
+    const T v = from < most ? static_cast<T>(value<T>(a[l]) >> from) : std::is_signed_v<T> ? static_cast<T>(value<T>(a[l]) >> (most - 1)) : T{0};
+    if (n == 0 || n >= most) d[l] = n == 0 ? 0 : bits(v);
+    else d[l] = bits(static_cast<T>(static_cast<T>(static_cast<std::make_unsigned_t<T>>(v) << (most - n)) >> (most - n)));
   });
   define(w, i.d, lanes, u);
 }
@@ -367,7 +370,7 @@ void add_operations(Forms* forms) {
   put(f, "rcp.rn.f32", unary<float, Reciprocal>), put(f, "sqrt.rn.f32", unary<float, SquareRoot>);
   put(f, "fma.rn.f64", ternary<double, MulAdd>);
   put(f, "mul.hi.u32", binary<uint32_t, MulHigh>), put(f, "mul.hi.u64", binary<uint64_t, MulHigh>);
-  put(f, "mul.wide.u16", multiply_wide<uint32_t, uint16_t>), put(f, "mul.wide.u32", multiply_wide<uint64_t, uint32_t>);
+  put(f, "mul.wide.u16", multiply_wide<uint32_t, uint16_t>), put(f, "mul.wide.u32", multiply_wide<uint64_t, uint32_t>), put(f, "mul.wide.s32", multiply_wide<int64_t, int32_t>);
   put(f, "mad.lo.s32", ternary<int32_t, MulAdd>), put(f, "mad.lo.s64", ternary<int64_t, MulAdd>);
   put(f, "neg.s16", unary<int16_t, Neg>), put(f, "neg.s32", unary<int32_t, Neg>), put(f, "neg.s64", unary<int64_t, Neg>);
   put(f, "neg.f64", unary<double, Neg>), put(f, "neg.f32", unary<float, Neg>);
@@ -376,7 +379,7 @@ void add_operations(Forms* forms) {
   put(f, "shl.b16", shift_left<uint16_t>), put(f, "shl.b32", shift_left<uint32_t>), put(f, "shl.b64", shift_left<uint64_t>);
   put(f, "shr.u16", shift_right<uint16_t>), put(f, "shr.u32", shift_right<uint32_t>), put(f, "shr.u64", shift_right<uint64_t>);
   put(f, "shr.s16", shift_right<int16_t>), put(f, "shr.s32", shift_right<int32_t>), put(f, "shr.s64", shift_right<int64_t>);
-  put(f, "bfe.u32", extract<uint32_t>), put(f, "bfe.u64", extract<uint64_t>), put(f, "prmt.b32", permute);
+  put(f, "bfe.u32", extract<uint32_t>), put(f, "bfe.u64", extract<uint64_t>), put(f, "bfe.s32", extract<int32_t>), put(f, "bfe.s64", extract<int64_t>), put(f, "prmt.b32", permute);
   put(f, "bfi.b32", insert<uint32_t>), put(f, "bfi.b64", insert<uint64_t>);
   for (const char* t : {"selp.b16", "selp.s16", "selp.u16", "selp.b32", "selp.b64", "selp.f32", "selp.f64", "selp.s32", "selp.u32", "selp.s64", "selp.u64"}) put(f, t, select);
   compare<Eq>(f, "eq"), compare<Ne>(f, "ne"), compare<Lt>(f, "lt"), compare<Le>(f, "le"), compare<Gt>(f, "gt"), compare<Ge>(f, "ge");
