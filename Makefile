@@ -58,7 +58,7 @@ test-beside: build kernels ## those of `make test` that may run beside other wor
 
 interpret: kernels ## kernels for GPUs in the interpreters, more ranks and schedules than in CI; takes hours
 	INTERPRET_RANKS='4 8' $(GO) test -count=1 -timeout 60m -v -run 'TestEvery|TestCaches' ./collectives/gfxtest
-	INTERPRET_RANKS='2 4 8' $(GO) test -count=1 -timeout 60m -v -run TestCheckExecutesCodeObjects ./cmd/mscclpp-run
+	INTERPRET_RANKS='2 4 8' $(GO) test -count=1 -timeout 60m -v -run 'TestCheckExecutesCodeObjects|TestCheckOverTheSwitch' ./cmd/mscclpp-run
 	INTERPRET=full $(GO) test -count=1 -timeout 60m -v -run TestPlansInTheInterpreter ./plan/exec
 	INTERPRET=full $(GO) test -v -count=1 -timeout 4h -skip TestManySchedules ./collectives/interpreted
 	$(MAKE) schedules

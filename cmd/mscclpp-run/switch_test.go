@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -48,30 +51,43 @@ var casesOverSwitch = []string{
 	"broadcast,f16,1,in-place,algorithm=switch",
 }
 
-// overSwitch is a check of two ranks over the switch of emulated GPUs that execute the committed PTX.
-func overSwitch(t *testing.T, cases []string, env ...string) *exec.Cmd {
+// overSwitch is a check of so many ranks over the switch of emulated GPUs that execute the committed PTX.
+func overSwitch(t *testing.T, ranks int, cases []string, env ...string) *exec.Cmd {
 	t.Helper()
-	args := []string{"-n", "2", "--set", "plugins.embed=nvls,cudaipc", "--transports", "nvls,cudaipc", "check", "--device", "cuda"}
+	var gpus []string
+	for i := range ranks {
+		gpus = append(gpus, strconv.Itoa(i))
+	}
+	args := []string{"-n", strconv.Itoa(ranks), "--set", "plugins.embed=nvls,cudaipc", "--transports", "nvls,cudaipc", "check", "--device", "cuda"}
 	for _, c := range cases {
 		args = append(args, "--case", c)
 	}
 	c := command(t, args...)
-	c.Env = append(append(c.Env, cuda.EnvLibrary+"="+emulated.Build(t), emulated.EnvRun+"=ptx", emulated.EnvGPUs+"=2", emulated.EnvMemory+"=268435456",
-		"CUDA_VISIBLE_DEVICES=0,1", "NCCL_NVLS_ENABLE=1"), env...)
+	c.Env = append(append(c.Env, cuda.EnvLibrary+"="+emulated.Build(t), emulated.EnvRun+"=ptx", emulated.EnvGPUs+"="+strconv.Itoa(ranks), emulated.EnvMemory+"="+strconv.Itoa(ranks<<27),
+		"CUDA_VISIBLE_DEVICES="+strings.Join(gpus, ","), "NCCL_NVLS_ENABLE=1"), env...)
 	return c
 }
 
-// A job over the switch passes check, on emulated GPUs that execute the committed PTX. A real switch is left alone.
+// A job over the switch passes check, on emulated GPUs that execute the committed PTX. A real switch is left alone. INTERPRET_RANKS, for
+// example "2 4 8", asks for other numbers of ranks.
 func TestCheckOverTheSwitch(t *testing.T) {
 	for _, c := range casesOverSwitch {
 		t.Log(c)
 	}
-	code, stdout, stderr := runs(overSwitch(t, casesOverSwitch))
-	if want := fmt.Sprintf("%d passed, 0 failed", len(casesOverSwitch)); code != 0 || !strings.Contains(stdout, want) {
-		t.Errorf("exit code %d, %s%s: expected %q", code, stdout, stderr, want)
+	for word := range strings.FieldsSeq(cmp.Or(os.Getenv("INTERPRET_RANKS"), "2")) {
+		t.Run(word, func(t *testing.T) {
+			ranks, err := strconv.Atoi(word)
+			if err != nil {
+				t.Fatal(err)
+			}
+			code, stdout, stderr := runs(overSwitch(t, ranks, casesOverSwitch))
+			if want := fmt.Sprintf("%d passed, 0 failed", len(casesOverSwitch)); code != 0 || !strings.Contains(stdout, want) {
+				t.Errorf("exit code %d, %s%s: expected %q", code, stdout, stderr, want)
+			}
+		})
 	}
 	// Without multicast there are no such algorithms.
-	if code, stdout, stderr := runs(overSwitch(t, casesOverSwitch[:1], "NCCL_NVLS_ENABLE=0")); code == 0 || !strings.Contains(stdout, "switched off by NCCL_NVLS_ENABLE=0") {
+	if code, stdout, stderr := runs(overSwitch(t, 2, casesOverSwitch[:1], "NCCL_NVLS_ENABLE=0")); code == 0 || !strings.Contains(stdout, "switched off by NCCL_NVLS_ENABLE=0") {
 		t.Errorf("without multicast: exit code %d, %s%s", code, stdout, stderr)
 	}
 }
@@ -82,7 +98,7 @@ func TestDeathWhileMemoryIsBound(t *testing.T) {
 	for _, fault := range []string{"cuMulticastBindMem@1+1:die", "cuMulticastBindMem@0+1:die"} {
 		t.Run(fault, func(t *testing.T) {
 			dead := fault[len("cuMulticastBindMem@"):][:1]
-			code, stdout, stderr := runs(overSwitch(t, []string{registered}, emulated.EnvFaults+"="+fault))
+			code, stdout, stderr := runs(overSwitch(t, 2, []string{registered}, emulated.EnvFaults+"="+fault))
 			if code == 0 || !strings.Contains(stdout+stderr, "rank "+dead) || !strings.Contains(stdout+stderr, "killed") {
 				t.Errorf("exit code %d, %s%s: expected a failure by the death of rank %s", code, stdout, stderr, dead)
 			}
