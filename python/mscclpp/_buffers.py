@@ -113,7 +113,7 @@ def _product(shape) -> int:
 
 def _of_interface(obj, interface: dict, device, what: str) -> Buffer:
     shape, typestr = interface["shape"], interface["typestr"]
-    if interface.get("mask") is not None:
+    if interface.get("mask") is not None or type(obj).__module__.startswith("numpy.ma"):
         raise _errors.invalid(f"{what}: an array with a mask: expected one without")
     if typestr[1] == "O":
         raise _errors.invalid(f"{what}: an array of Python objects: expected numbers")

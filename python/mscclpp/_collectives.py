@@ -14,7 +14,7 @@ TYPE_CHECKING = False  # checkers of types take it for true
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_known = _types.cache
+_known, _Op = _types.cache, _types.ReduceOp
 _ndarray = None  # numpy.ndarray, once one was seen
 _tensor = None  # torch.Tensor likewise
 _current_stream = None  # of torch, by the number of a GPU
@@ -75,7 +75,7 @@ class Collectives:
             UnsupportedError: no algorithm serves the type or operation.
             PeerError, TimeoutError, ClosedError: why the communicator has failed.
         """
-        if self._host and type(send) is _ndarray and stream is algorithm is scale is self._held and isinstance(op, int):
+        if self._host and type(send) is _ndarray and stream is algorithm is scale is self._held and type(op) is _Op:
             try:
                 code, count = _known[send.dtype], send.size
                 at = to = from_buffer(send)
@@ -88,7 +88,7 @@ class Collectives:
                 if result:
                     raise self._error(result)
                 return
-        if type(send) is _tensor and algorithm is scale is None and isinstance(op, int):
+        if type(send) is _tensor and algorithm is scale is None and type(op) is _Op:
             short = self._tensors(send, send if recv is None else recv, 1, 1, stream)
             if short is not None:
                 at, to, count, code, options = short
@@ -99,25 +99,26 @@ class Collectives:
         a = resolve(send, "all_reduce: send", stream)
         b = a if recv is None else resolve(recv, "all_reduce: recv", stream)
         count, code = self._sizes("all_reduce", a, b, 1, 1, reduces=True)
-        self._call(self._lib.all_reduce, "all_reduce", (a.address, b.address, count, code, int(op)), (a, b), b, stream, algorithm, scale)
+        self._call(self._lib.all_reduce, "all_reduce", (a.address, b.address, count, code, _types.reduction(op)), (a, b), b, stream, algorithm, scale)
 
     def reduce(self, send: object, recv: object = None, op: int = _types.ReduceOp.SUM, root: int = 0,
                *, stream: object = None, algorithm: str | None = None, scale: float | None = None) -> None:
         """Reduce n elements of all ranks to recv of root, where None is for the result in send. Arguments as all_reduce."""
-        if algorithm is scale is None and type(root) is int and isinstance(op, int):
+        if algorithm is scale is None and type(root) is int and 0 <= root < (self._size or 0) and type(op) is _Op:
             short = self._arrays(send, send if recv is None or self._rank != root else recv, 1, 1, stream)
             if short is not None:
                 return self._short(self._lib.quick_reduce, short[:4] + (op, root), short[4])
+        root = _errors.whole(root, "reduce: root")
         a = resolve(send, "reduce: send", stream)
         b = a if recv is None or self.rank != root else resolve(recv, "reduce: recv", stream)
         count, code = self._sizes("reduce", a, b, 1, 1, reduces=True)
-        self._call(self._lib.reduce, "reduce", (a.address, b.address, count, code, int(op), root), (a, b),
+        self._call(self._lib.reduce, "reduce", (a.address, b.address, count, code, _types.reduction(op), root), (a, b),
                    b if self.rank == root else None, stream, algorithm, scale)
 
     def reduce_scatter(self, send: object, recv: object = None, op: int = _types.ReduceOp.SUM,
                        *, stream: object = None, algorithm: str | None = None, scale: float | None = None) -> None:
         """Reduce size*n elements, and give each rank its own n of the result: in recv, or in its part of send for None."""
-        if self._host and type(send) is type(recv) is _ndarray and stream is algorithm is scale is self._held and isinstance(op, int):
+        if self._host and type(send) is type(recv) is _ndarray and stream is algorithm is scale is self._held and type(op) is _Op:
             try:
                 code, count = _known[recv.dtype], recv.size
                 if send.size != count * self._size or send.dtype is not recv.dtype:
@@ -130,7 +131,7 @@ class Collectives:
                 if result:
                     raise self._error(result)
                 return
-        if type(send) is _tensor and algorithm is scale is None and isinstance(op, int):
+        if type(send) is _tensor and algorithm is scale is None and type(op) is _Op:
             short = self._tensors(send, recv, self._size or 1, 1, stream)
             if short is not None:
                 at, to, count, code, options = short
@@ -141,7 +142,7 @@ class Collectives:
         a = resolve(send, "reduce_scatter: send", stream)
         b = self._part(a, "reduce_scatter: send") if recv is None else resolve(recv, "reduce_scatter: recv", stream)
         count, code = self._sizes("reduce_scatter", a, b, self.size, 1, reduces=True)
-        self._call(self._lib.reduce_scatter, "reduce_scatter", (a.address, b.address, count, code, int(op)), (a, b), b, stream, algorithm, scale)
+        self._call(self._lib.reduce_scatter, "reduce_scatter", (a.address, b.address, count, code, _types.reduction(op)), (a, b), b, stream, algorithm, scale)
 
     def all_gather(self, send: object, recv: object, *, stream: object = None, algorithm: str | None = None) -> None:
         """Gather n elements of each rank in recv of all, which has size*n, in the order of ranks; send None: its part of recv."""
@@ -172,10 +173,11 @@ class Collectives:
 
     def broadcast(self, send: object, recv: object = None, root: int = 0, *, stream: object = None, algorithm: str | None = None) -> None:
         """Copy n elements of root's send to recv of all, where None is for send itself. send is read on root alone, and may be None elsewhere."""
-        if algorithm is None and type(root) is int:
+        if algorithm is None and type(root) is int and 0 <= root < (self._size or 0):
             short = self._arrays(send, send if recv is None else recv, 1, 1, stream)
             if short is not None:
                 return self._short(self._lib.quick_broadcast, short[:4] + (root,), short[4])
+        root = _errors.whole(root, "broadcast: root")
         a = resolve(recv if send is None else send, "broadcast: send", stream)
         b = a if recv is None else resolve(recv, "broadcast: recv", stream)
         count, code = self._sizes("broadcast", a, b, 1, 1)
@@ -184,6 +186,7 @@ class Collectives:
 
     def gather(self, send: object, recv: object = None, root: int = 0, *, stream: object = None, algorithm: str | None = None) -> None:
         """Collect n elements of each rank in root's recv, which has size*n, in the order of ranks. recv is used on root alone."""
+        root = _errors.whole(root, "gather: root")
         a = resolve(send, "gather: send", stream)
         if self.rank == root:
             b = resolve(recv, "gather: recv", stream)
@@ -195,6 +198,7 @@ class Collectives:
 
     def scatter(self, send: object, recv: object, root: int = 0, *, stream: object = None, algorithm: str | None = None) -> None:
         """Send n elements of root's send, which has size*n, to recv of each rank. send is used on root alone."""
+        root = _errors.whole(root, "scatter: root")
         b = resolve(recv, "scatter: recv", stream)
         if self.rank == root:
             a = resolve(send, "scatter: send", stream)
@@ -229,23 +233,23 @@ class Collectives:
 
     def send(self, buffer: object, peer: int, *, stream: object = None, algorithm: str | None = None) -> None:
         """Send a message to a peer. Messages between two ranks in one direction are matched in their order."""
-        if algorithm is None and type(peer) is int:
+        if algorithm is None and type(peer) is int and 0 <= peer < (self._size or 0):
             short = self._arrays(buffer, buffer, 1, 1, stream)
             if short is not None:
                 return self._short(self._lib.quick_send, short[1:4] + (peer,), short[4])
         a = resolve(buffer, "send: buffer", stream)
         count, code = self._sizes("send", a, a, 1, 1)
-        self._call(self._lib.send, "send", (a.address, count, code, peer), (a,), None, stream, algorithm)
+        self._call(self._lib.send, "send", (a.address, count, code, _errors.whole(peer, "send: peer")), (a,), None, stream, algorithm)
 
     def recv(self, buffer: object, peer: int, *, stream: object = None, algorithm: str | None = None) -> None:
         """Receive a message of a peer, which has as many elements as buffer."""
-        if algorithm is None and type(peer) is int:
+        if algorithm is None and type(peer) is int and 0 <= peer < (self._size or 0):
             short = self._arrays(buffer, buffer, 1, 1, stream)
             if short is not None:
                 return self._short(self._lib.quick_recv, short[1:4] + (peer,), short[4])
         b = resolve(buffer, "recv: buffer", stream)
         count, code = self._sizes("recv", b, b, 1, 1)
-        self._call(self._lib.recv, "recv", (b.address, count, code, peer), (b,), b, stream, algorithm)
+        self._call(self._lib.recv, "recv", (b.address, count, code, _errors.whole(peer, "recv: peer")), (b,), b, stream, algorithm)
 
     def barrier(self, *, stream: object = None) -> None:
         """Wait, on the device, until all ranks have called it."""
@@ -315,15 +319,18 @@ class Collectives:
                 self._place(b, name)
         if target is not None and target.readonly:
             raise _errors.invalid(f"{name}: {target.type} is read-only: expected memory that the result can be written to")
-        if scale is None and name in ("all_reduce", "reduce", "reduce_scatter") and arguments[4] == _types.ReduceOp.PREMUL_SUM:
-            raise _errors.invalid(f"{name}: PREMUL_SUM without a scale")
+        if name in ("all_reduce", "reduce", "reduce_scatter") and (scale is None) == (arguments[4] == _Op.PREMUL_SUM):
+            raise _errors.invalid(f"{name}: PREMUL_SUM without a scale" if scale is None else f"{name}: {_Op(arguments[4]).name} with a scale: expected PREMUL_SUM, or none")
         options = None
         if not self._host:
             stream = _streams.choose(stream, buffers, self._index or 0)
         elif stream is not None:
             raise _errors.invalid(f"{name}: stream {stream!r} for a communicator on the host: expected None")
         if stream or algorithm is not None or scale is not None:
-            options = CallOptions(ctypes.sizeof(CallOptions), stream or None, algorithm and algorithm.encode(), 0.0 if scale is None else float(scale))
+            try:
+                options = CallOptions(ctypes.sizeof(CallOptions), stream or None, algorithm and algorithm.encode(), 0.0 if scale is None else float(scale))
+            except (AttributeError, TypeError, ValueError):
+                raise _errors.invalid(f"{name}: algorithm {algorithm!r}, scale {scale!r}: expected a name and a number") from None
         result = function(self._handle, *arguments, None if options is None else byref(options))
         if result:
             raise self._error(result)

@@ -58,7 +58,7 @@ class Communicator(Collectives, Objects, Selection):
                 raise _errors.invalid("communicator with an id: expected rank and size")
             raw = id.bytes if isinstance(id, UniqueId) else UniqueId(id).bytes
             o.id = ctypes.pointer(UniqueIdBytes.from_buffer_copy(raw))
-            o.rank, o.ranks = rank, size
+            o.rank, o.ranks = _errors.whole(rank, "communicator: rank"), _errors.whole(size, "communicator: size")
         elif rank is not None or size is not None:
             raise _errors.invalid("communicator without an id: rank and size come from the launcher: expected neither, or an id")
         o.device = None if device is None else str(device).encode()
@@ -66,6 +66,8 @@ class Communicator(Collectives, Objects, Selection):
         lines = [str(s).encode() for s in ([f"{k}={_text(v)}" for k, v in settings.items()] if hasattr(settings, "items") else settings or ())]
         o.settings = (ctypes.c_char_p * len(lines))(*lines)
         o.settings_count = len(lines)
+        if log is not None and not callable(log):
+            raise _errors.invalid(f"communicator: log {log!r}: expected a function of a level and a text")
         self._log = LogFunction(_logger(log)) if log is not None else LogFunction(0)
         o.log = self._log
         if timeout is not None:
@@ -200,7 +202,7 @@ class Communicator(Collectives, Objects, Selection):
         A rank with a negative color takes part, and gets None. Collective.
         """
         out = c_void_p()
-        self._check(self._lib.comm_split(self._handle, color, key, byref(out)))
+        self._check(self._lib.comm_split(self._handle, _errors.whole(color, "split: color"), _errors.whole(key, "split: key"), byref(out)))
         if not out.value:
             return None
         new = self._relative(out.value)
@@ -217,7 +219,7 @@ class Communicator(Collectives, Objects, Selection):
             excluded: numbers of the ranks that are left out.
             abort: whether calls that are in progress are stopped first.
         """
-        ranks, out = [int(r) for r in excluded], c_void_p()
+        ranks, out = [_errors.whole(r, "shrink: rank") for r in excluded], c_void_p()
         self._check(self._lib.comm_shrink(self._handle, (c_int32 * len(ranks))(*ranks), len(ranks), 1 if abort else 0, byref(out)))
         new = self._relative(out.value)
         try:
@@ -236,7 +238,7 @@ class Communicator(Collectives, Objects, Selection):
 
     def exchange(self, data: bytes) -> list[bytes]:
         """Return the bytes of every rank, in the order of ranks; all give as many. For what ranks agree on, in memory of the host. Collective."""
-        data = bytes(data)
+        data = memoryview(data).tobytes()
         size, room = self.size, ctypes.create_string_buffer(max(1, len(data) * self.size))
         self._check(self._lib.comm_exchange(self._handle, data, len(data), room))
         return [room.raw[r * len(data):(r + 1) * len(data)] for r in range(size)]

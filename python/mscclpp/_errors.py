@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import enum
+from operator import index
 
 __all__ = [
     "ErrorCode", "Error", "UnavailableError", "UnsupportedError", "InvalidUsage", "PeerError", "ClosedError",
@@ -102,3 +103,19 @@ _again = make
 def invalid(text: str) -> InvalidUsage:
     """Return the exception for a mistake that is found before the library is called."""
     return InvalidUsage(3, text)
+
+
+def whole(value: object, what: str, low: int = -2**31, high: int = 2**31 - 1) -> int:
+    """Return a whole number that C has room for, which would take its last bits alone; its range is the library's to check."""
+    try:
+        number = index(value)
+    except TypeError:
+        raise invalid(f"{what} {value!r}: expected a whole number") from None
+    if not low <= number <= high:
+        raise invalid(f"{what} {number}: expected a number from {low} to {high}")
+    return number
+
+
+def size(value: object, what: str) -> int:
+    """Return a number of bytes, or an offset."""
+    return whole(value, what, 0, 2**63 - 1)

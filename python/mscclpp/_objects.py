@@ -238,7 +238,7 @@ class Window(_Object):
     def peer(self, rank: int) -> tuple[int, int]:
         """Return the address at which kernels of this rank reach the memory of a rank, and its size in bytes."""
         address, size = c_void_p(), c_size_t()
-        self._call("window_peer", rank, byref(address), byref(size))
+        self._call("window_peer", _errors.whole(rank, "window peer: rank"), byref(address), byref(size))
         return address.value or 0, size.value
 
     def flat(self) -> tuple[int, int]:
@@ -280,11 +280,14 @@ class PortChannel(_Channel):
 
     def put(self, target_offset: int, source_offset: int, size: int) -> None:
         """Copy from the source to the peer's target; it returns when the request is queued."""
-        self._call("port_put", target_offset, source_offset, size)
+        self._call("port_put", *self._range(target_offset, source_offset, size))
 
     def put_with_signal(self, target_offset: int, source_offset: int, size: int) -> None:
         """Do put() and signal()."""
-        self._call("port_put_signal", target_offset, source_offset, size)
+        self._call("port_put_signal", *self._range(target_offset, source_offset, size))
+
+    def _range(self, target_offset, source_offset, size):
+        return _errors.size(target_offset, "put: target_offset"), _errors.size(source_offset, "put: source_offset"), _errors.size(size, "put: size")
 
     def signal(self) -> None:
         """Let the peer's wait() return once all earlier puts are seen there."""
@@ -315,7 +318,7 @@ class Proxy(_Object):
                 return -1
         self._function = ProxyFunction(call)
         out = c_void_p()
-        comm._check(comm._lib.proxy_create(comm._handle, slots, self._function, None, byref(out)))
+        comm._check(comm._lib.proxy_create(comm._handle, _errors.whole(slots, "proxy: slots", 0), self._function, None, byref(out)))
         super().__init__(comm, out.value)
 
     def push(self, first: int, second: int = 0) -> int:
@@ -352,6 +355,14 @@ class Proxy(_Object):
             self._handle = None
 
 
+def _handle(memory, what: str) -> int:
+    """Return the handle of memory that a function was given."""
+    if not isinstance(memory, RegisteredMemory):
+        raise _errors.invalid(f"{what}: {type(memory).__name__}: expected memory of alloc() or register()")
+    memory._open()  # for one that has ended would be none
+    return memory._handle
+
+
 class Objects:
     """The functions of a communicator that make objects; each belongs to it, and ends with it or by its close()."""
 
@@ -363,7 +374,7 @@ class Objects:
 
     def alloc(self, size: int) -> RegisteredMemory:
         """Return so many bytes of zeroed memory of the device that other ranks can be given access to."""
-        return RegisteredMemory(self, self._make("memory_alloc", size))
+        return RegisteredMemory(self, self._make("memory_alloc", _errors.size(size, "alloc: size")))
 
     def register(self, array: object) -> RegisteredMemory:
         """Make the memory of an array usable where RegisteredMemory is asked for; it is kept until that ends.
@@ -382,7 +393,7 @@ class Objects:
         Raises:
             UnsupportedError: not all ranks share memory.
         """
-        return Window(self, self._make("window_create", memory._handle))
+        return Window(self, self._make("window_create", _handle(memory, "window")))
 
     def arrange(self, memory: RegisteredMemory | None, *, private: bool = False) -> Window:
         """Make a window in which the memory of all ranks is side by side, so that kernels find that of rank r at base + r * stride. Collective.
@@ -397,21 +408,19 @@ class Objects:
         Raises:
             UnsupportedError: a rank cannot take part, on all ranks; the text says which, and why. The communicator works on.
         """
-        if memory is not None:
-            memory._open()  # for one that has ended would be none
-        return Window(self, self._make("window_arrange", None if memory is None else memory._handle, 1 if private else 0))
+        return Window(self, self._make("window_arrange", None if memory is None else _handle(memory, "arrange"), 1 if private else 0))
 
     def memory_channel(self, peer: int, memory: RegisteredMemory) -> MemoryChannel:
         """Make a memory channel to a peer, which does the same; each gives the memory that it opens to the other."""
-        return MemoryChannel(self, self._make("memory_channel", peer, memory._handle))
+        return MemoryChannel(self, self._make("memory_channel", _errors.whole(peer, "memory_channel: peer"), _handle(memory, "memory_channel")))
 
     def port_channel(self, peer: int, source: RegisteredMemory, target: RegisteredMemory) -> PortChannel:
         """Make a port channel to a peer, which does the same. puts read source; the peer's puts write target, made by alloc()."""
-        return PortChannel(self, self._make("port_channel", peer, source._handle, target._handle))
+        return PortChannel(self, self._make("port_channel", _errors.whole(peer, "port_channel: peer"), _handle(source, "port_channel"), _handle(target, "port_channel")))
 
     def switch_channel(self, memory: RegisteredMemory) -> SwitchChannel:
         """Make a switch channel over memory of one size of all ranks; its last 128 bytes belong to the channel. Collective."""
-        return SwitchChannel(self, self._make("switch_channel", memory._handle))
+        return SwitchChannel(self, self._make("switch_channel", _handle(memory, "switch_channel")))
 
     def proxy(self, slots: int, handler: Callable[[Proxy, int, int, int], object]) -> Proxy:
         """Make a proxy with a ring of so many triggers, a power of two.
@@ -421,6 +430,8 @@ class Objects:
                 True to end the proxy in good order. After an exception later pushes fail, and close() raises.
         """
         self.rank
+        if not callable(handler):
+            raise _errors.invalid(f"proxy: handler {handler!r}: expected a function of proxy, first, second and position")
         return Proxy(self, slots, handler)
 
     def control(self) -> int:

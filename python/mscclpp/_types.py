@@ -46,6 +46,13 @@ class ReduceOp(enum.IntEnum):
     PREMUL_SUM = 5
 
 
+def reduction(value: object) -> int:
+    """Return the number of what a caller gives as a reduction."""
+    if isinstance(value, int) and 0 <= value < len(ReduceOp):
+        return int(value)
+    raise _errors.invalid(f"reduction {value!r}: expected one of ReduceOp: {', '.join(o.name for o in ReduceOp)}")
+
+
 _NAMES = {t.name: int(t) for t in DataType}
 # Letters of the struct module and of the array protocols, with the size that tells C's types apart.
 _LETTERS = {

@@ -258,8 +258,33 @@ class Input(unittest.TestCase):
         self.refused("algorithm", array.array("f", [1]), algorithm="no-such")
         self.refused("root", array.array("f", [1]), root=5, call="broadcast")
         self.refused("float128", "allreduce", "float128", call="prepare")
-        with self.assertRaises(Exception):
-            self.comm.all_reduce(array.array("f", [1]), op=99)
+        numbers, memory = array.array("f", [1]), self.comm.alloc(64)
+        for op in (99, -1, 1 << 40, "sum", None):
+            self.refused("expected one of ReduceOp: SUM", numbers, op=op)
+        self.refused("SUM with a scale", numbers, scale=2.0)
+        self.refused("PREMUL_SUM without a scale", numbers, op=mscclpp.ReduceOp.PREMUL_SUM)
+        self.refused("scale 'x': expected a name and a number", numbers, op=mscclpp.ReduceOp.PREMUL_SUM, scale="x")
+        self.refused("algorithm b'ring'", numbers, algorithm=b"ring")
+        # C would take the last 32 or 64 bits of these.
+        for call, arguments, text in (
+                ("broadcast", (numbers, None, 1 << 40), "root"), ("reduce", (numbers, None, 0, 1 << 32), "root"), ("gather", (numbers, numbers, 1 << 32), "root"),
+                ("scatter", (numbers, numbers, 1 << 32), "root"), ("send", (numbers, 1 << 32), "peer"), ("recv", (numbers, 1 << 32), "peer"),
+                ("alloc", ((1 << 64) + 16,), "size"), ("alloc", (-1,), "size"), ("split", (1 << 32,), "color"), ("split", (0, 1 << 32), "key"), ("shrink", ([1 << 32],), "rank"),
+                ("memory_channel", (1 << 32, memory), "peer"), ("port_channel", (1 << 32, memory, memory), "peer"), ("proxy", ((1 << 32) + 4, print), "slots")):
+            self.refused(f"{text} {arguments[-1] if isinstance(arguments[-1], int) else arguments[0] if isinstance(arguments[0], int) else 1 << 32}: expected a number", *arguments, call=call)
+        for call, arguments in (("broadcast", (numbers, None, "0")), ("reduce", (numbers, None, 0, None)), ("send", (numbers, 0.0)), ("alloc", ("16",)), ("proxy", (None, print))):
+            self.refused("expected a whole number", *arguments, call=call)
+        for call, arguments in (("window", (None,)), ("arrange", (numbers,)), ("memory_channel", (0, numbers)), ("port_channel", (0, memory, None)), ("switch_channel", (0,))):
+            self.refused("expected memory of alloc() or register()", *arguments, call=call)
+        self.refused("expected a function", 4, 5, call="proxy")
+        with self.assertRaisesRegex(mscclpp.InvalidUsage, "rank 4294967296"):
+            mscclpp.Communicator(mscclpp.UniqueId.create("127.0.0.1"), 1 << 32, 1)
+        with self.assertRaisesRegex(mscclpp.InvalidUsage, "log 5: expected a function"):
+            mscclpp.Communicator(mscclpp.UniqueId.create("127.0.0.1"), 0, 1, log=5)
+        with self.comm.window(memory) as window, self.assertRaisesRegex(mscclpp.InvalidUsage, "rank 4294967296"):
+            window.peer(1 << 32)
+        memory.close()
+        self.refused("memory was closed", memory, call="window", kind=mscclpp.ClosedError)
 
     def test_buffer_grows_during_no_call(self):
         grown = bytearray(b"1234")

@@ -56,6 +56,10 @@ with comm:
     refused("read-only", comm.all_reduce, fixed)
     comm.all_reduce(fixed, np.zeros(3, "float32"))
     refused("byte order", comm.all_reduce, np.zeros(3, ">f4"))
+    refused("with a mask", comm.all_reduce, np.ma.masked_array(np.zeros(3, "float32"), [0, 1, 0]))
+    for call in (comm.broadcast, comm.reduce):  # C would take the last 32 bits
+        refused("root 4294967296", call, np.zeros(3, "float32"), root=1 << 32)
+    refused("reduction 4294967296", comm.all_reduce, np.zeros(3, "float32"), op=1 << 32)
     refused("Python objects", comm.broadcast, np.array([{}, []], dtype=object))
     refused("expected one of float32", comm.all_reduce, np.zeros(3, bool))
     refused("recv 8", comm.all_reduce, np.zeros(3, "float32"), np.zeros(2, "float32"))
