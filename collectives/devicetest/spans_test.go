@@ -32,7 +32,7 @@ func TestTracesHaveTheTimesOfGPUs(t *testing.T) {
 		t.Cleanup(func() { o.Close() })
 		observers, memories = append(observers, o), append(memories, o.Own())
 	}
-	spans := func(rank int) []traces.Span { return traces.Newest(memories...).RankOf(rank).Spans }
+	spans := func(rank int) []traces.Span { return traces.Newest("spans", memories...).RankOf(rank).Spans }
 	var turn [calls + launches]chan struct{} // rank 0 has made its call
 	for i := range turn {
 		turn[i] = make(chan struct{})
@@ -90,7 +90,7 @@ func TestTracesHaveTheTimesOfGPUs(t *testing.T) {
 		return
 	}
 
-	trace := traces.Newest(memories...)
+	trace := traces.Newest("spans", memories...)
 	for _, r := range trace.Ranks {
 		if len(r.Spans) != calls+launches || len(r.Calls) != calls+1 {
 			t.Fatalf("rank %d: %d spans, %d calls: expected %d and %d", r.Rank, len(r.Spans), len(r.Calls), calls+launches, calls+1)

@@ -120,7 +120,7 @@ func (j *Job) fly() {
 		return
 	}
 	j.Observer.Fail(j.Boot.Err())
-	t := traces.Newest(own)
+	t := traces.Newest("", own)
 	if len(t.Ranks) == 0 || len(t.Ranks[0].Calls) == 0 {
 		return // the error says all
 	}

@@ -1,6 +1,9 @@
 package traces
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -19,7 +22,7 @@ type Collector struct {
 	most int            // records that are kept
 	held int            // that are, up to a quarter more
 	sums bool
-	sum  *Story // of the records that were dropped
+	sum  map[string]*Story // of each job, of the records that were dropped
 	stop chan struct{}
 	done sync.WaitGroup
 }
@@ -61,17 +64,17 @@ const (
 
 // NewCollector reads records from now on.
 func NewCollector(memories ...*observe.Memory) *Collector {
-	return &Collector{memories: memories, logs: map[place]*log{}, last: map[place]*log{}, most: MostRecords, stop: make(chan struct{})}
+	return &Collector{memories: memories, logs: map[place]*log{}, last: map[place]*log{}, sum: map[string]*Story{}, most: MostRecords, stop: make(chan struct{})}
 }
 
-// Newest is what is still in memories, of all jobs. Older records are counted as dropped.
-func Newest(memories ...*observe.Memory) *Trace {
+// Newest is what is still in memories, of a job; "" is any. Older records are counted as dropped.
+func Newest(job string, memories ...*observe.Memory) *Trace {
 	c := NewCollector(memories...)
 	c.Poll()
 	for _, l := range c.logs {
 		l.dropped, l.lost = l.dropped+l.lost, 0
 	}
-	return c.Trace("")
+	return c.Trace(job)
 }
 
 // Start reads in the background, until Stop.
@@ -109,7 +112,9 @@ func (c *Collector) poll(everything bool) {
 		}
 	}
 	if c.sums && c.held > manyRecords {
-		c.sum = c.tell("")
+		for _, job := range c.jobs() {
+			c.sum[job] = c.tell(job)
+		}
 		c.forget()
 	}
 }
@@ -123,25 +128,62 @@ const manyRecords = 100_000
 // Summarize has the collector drop records, once there are many, and keep what a story says of them.
 func (c *Collector) Summarize() { c.sums = true }
 
-// Tell is the story of all that was read of a job; "" is any.
+// Jobs are those of which something was read, in the order in which they began: the ranks of one launcher may be in several jobs, at a time or
+// one after the other.
+func (c *Collector) Jobs() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.jobs()
+}
+
+func (c *Collector) jobs() []string {
+	began := map[string]int64{}
+	for at, l := range c.logs {
+		job := c.jobOf(at, l)
+		if first, known := began[job]; !known || at.started < first {
+			began[job] = at.started
+		}
+	}
+	return slices.SortedFunc(maps.Keys(began), func(a, b string) int { return cmp.Or(cmp.Compare(began[a], began[b]), cmp.Compare(a, b)) })
+}
+
+// jobOf is the name of the job of a rank. The second one of a name that the process makes has a number.
+func (c *Collector) jobOf(at place, l *log) string {
+	before := 0
+	for x, other := range c.logs {
+		if x.memory == at.memory && x.region == at.region && x.started < at.started && other.info.Job == l.info.Job {
+			before++
+		}
+	}
+	if before == 0 {
+		return l.info.Job
+	}
+	return fmt.Sprintf("%s.%d", l.info.Job, before+1)
+}
+
+// Tell is the story of all that was read of a job.
 func (c *Collector) Tell(job string) *Story {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.tell(job)
 	if c.sums { // they count once
-		c.sum = s
-		c.forget()
+		c.sum[job] = s
+		for at, l := range c.logs {
+			if c.jobOf(at, l) == job {
+				c.drop(l)
+			}
+		}
 	}
 	return s
 }
 
 func (c *Collector) tell(job string) *Story {
 	s := c.trace(job).Tell()
-	if c.sum == nil {
-		return s
+	if before := c.sum[job]; before != nil {
+		before.Merge(s)
+		return before
 	}
-	c.sum.Merge(s)
-	return c.sum
+	return s
 }
 
 func (c *Collector) read(memory int, v *observe.View, everything bool) {
@@ -231,9 +273,15 @@ func (c *Collector) Forget() {
 
 func (c *Collector) forget() {
 	for _, l := range c.logs {
-		l.events, l.lost, l.dropped = nil, 0, 0
+		c.drop(l)
 	}
-	c.held = 0
+}
+
+func (c *Collector) drop(l *log) {
+	for _, e := range l.events {
+		c.held -= len(e.records)
+	}
+	l.events, l.lost, l.dropped = nil, 0, 0
 }
 
 // Trace puts together what was read of a job; "" is any.
@@ -250,9 +298,9 @@ func (c *Collector) trace(job string) *Trace {
 	t := &Trace{Job: job}
 	var all []observe.Info
 	var mine []*log
-	for _, l := range c.logs {
-		all = append(all, l.info)
-		if job == "" || l.info.Job == job {
+	for at, l := range c.logs {
+		if job == "" || c.jobOf(at, l) == job {
+			all = append(all, l.info)
 			mine = append(mine, l)
 		}
 	}

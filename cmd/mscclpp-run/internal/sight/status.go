@@ -28,6 +28,7 @@ type JobStatus struct {
 	Late    []traces.LateRank   `json:"late,omitempty"`
 	Links   []traces.LinkTime   `json:"links,omitempty"`
 	Kernels []traces.KernelTime `json:"kernels,omitempty"`
+	Devices []traces.DeviceTime `json:"devices,omitempty"`
 	story   *traces.Story
 }
 
@@ -138,7 +139,7 @@ func newest(all []JobStatus, memories []*observe.Memory) {
 			c.Poll()
 		}
 		s.story = c.Tell(s.Job)
-		s.Late, s.Links, s.Kernels = s.story.Late, s.story.Links, s.story.Kernels
+		s.Late, s.Links, s.Kernels, s.Devices = s.story.Late, s.story.Links, s.story.Kernels, s.story.Devices
 	}
 }
 

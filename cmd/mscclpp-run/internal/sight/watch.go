@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -25,13 +26,13 @@ type Watch struct {
 	report io.Writer
 	memory *observe.Memory
 	c      *traces.Collector
-	leave  func()        // of the metrics
-	failed *traces.Trace // when the first rank had failed
+	leave  func()                   // of the metrics
+	failed map[string]*traces.Trace // when the first rank had failed, by job
 
 	stop  chan struct{}
 	group sync.WaitGroup
-	looks int // at which a rank was behind
-	late  map[int]int
+	looks map[string]int // at which a rank of the job was behind
+	late  map[string]map[int]int
 }
 
 // Metrics serves the metrics of a launcher, also over restarts of its job. Nil: none are wanted. report gets lines for people.
@@ -58,7 +59,7 @@ func Open(cfg config.Observe, numbers *metrics.Server, ranks, node int, report i
 	if err != nil {
 		return nil, err
 	}
-	w := &Watch{leave: numbers.Follow(m), config: cfg, node: node, report: report, memory: m, c: traces.NewCollector(m), stop: make(chan struct{}), late: map[int]int{}}
+	w := &Watch{leave: numbers.Follow(m), config: cfg, node: node, report: report, memory: m, c: traces.NewCollector(m), stop: make(chan struct{}), looks: map[string]int{}, late: map[string]map[int]int{}}
 	if cfg.Trace == "" {
 		w.c.Summarize()
 	}
@@ -92,25 +93,42 @@ func (w *Watch) look() {
 		case <-w.stop:
 			return
 		}
-		views := w.memory.Views()
-		states := make([][]observe.State, len(views))
-		for i, v := range views {
-			states[i] = v.States()
-		}
-		late := lateIn(states)
-		if len(late) > 0 {
-			w.looks++
-		}
-		for _, i := range late {
-			w.late[views[i].Info().Rank]++
+		for job, views := range w.jobs() {
+			states := make([][]observe.State, len(views))
+			for i, v := range views {
+				states[i] = v.States()
+			}
+			late := lateIn(states)
+			if len(late) > 0 {
+				w.looks[job]++
+			}
+			for _, i := range late {
+				if w.late[job] == nil {
+					w.late[job] = map[int]int{}
+				}
+				w.late[job][views[i].Info().Rank]++
+			}
 		}
 	}
+}
+
+// jobs are those in which the ranks are now: a program may make jobs of its own.
+func (w *Watch) jobs() map[string][]*observe.View {
+	all := map[string][]*observe.View{}
+	for _, v := range w.memory.Views() {
+		job := v.Info().Job
+		all[job] = append(all[job], v)
+	}
+	return all
 }
 
 // Failed notes what the ranks do when the first of them has failed: it is called right then.
 func (w *Watch) Failed(launch.Result) {
 	if w != nil {
-		w.failed = traces.Newest(w.memory) // not of w.c, which may have read and dropped it
+		w.failed = map[string]*traces.Trace{}
+		for job := range w.jobs() {
+			w.failed[job] = traces.Newest(job, w.memory) // not of w.c, which may have read and dropped it
+		}
 	}
 }
 
@@ -152,11 +170,42 @@ func (w *Watch) trace() {
 	if w.config.Trace == "" {
 		return
 	}
-	t := w.c.Trace("")
-	name := strings.ReplaceAll(w.config.Trace, "%n", fmt.Sprint(w.node))
-	if err := atomicfile.File(name, func(f io.Writer) error { return t.WritePerfetto(f) }); err != nil {
-		fmt.Fprintf(w.report, "mscclpp-run: the trace was not written: %v\n", err)
+	for i, job := range w.c.Jobs() {
+		t := w.c.Trace(job)
+		name := strings.ReplaceAll(w.config.Trace, "%n", fmt.Sprint(w.node))
+		if i > 0 { // ranks of two jobs have the same numbers
+			kind := filepath.Ext(name)
+			name = strings.TrimSuffix(name, kind) + "-" + suffixOf(job) + kind
+		}
+		if err := atomicfile.File(name, func(f io.Writer) error { return t.WritePerfetto(f) }); err != nil {
+			fmt.Fprintf(w.report, "mscclpp-run: the trace was not written: %v\n", err)
+		}
 	}
+}
+
+// suffixOf is the part of a job's name that other jobs of the launcher do not have, as a part of the name of a file.
+func suffixOf(job string) string {
+	return strings.ReplaceAll(job[strings.LastIndex(job, "-")+1:], "/", "_")
+}
+
+// failedIn is the job that has failed, of several: that of a rank that says so, else that of the rank which ended first, or of one in a call.
+func (w *Watch) failedIn(r launch.Result) string {
+	best, job := 0, ""
+	for _, v := range w.memory.Views() {
+		info, weight := v.Info(), 1
+		switch {
+		case info.State == observe.StateFailed:
+			weight = 4
+		case info.Rank == r.Rank && info.State != observe.StateLeft:
+			weight = 3
+		case slices.ContainsFunc(v.States(), func(s observe.State) bool { return s.Open && s.Busy() }):
+			weight = 2
+		}
+		if weight > best {
+			best, job = weight, info.Job
+		}
+	}
+	return job
 }
 
 // fly writes the flight record of a job that did not end well. A signal that asked it to end is no failure, unless the job stood still.
@@ -164,7 +213,8 @@ func (w *Watch) fly(r launch.Result) {
 	if r.Code == 0 || w.config.Flight == "none" {
 		return
 	}
-	t := traces.Newest(w.memory)
+	job := w.failedIn(r)
+	t := traces.Newest(job, w.memory)
 	said := slices.ContainsFunc(t.Ranks, func(r *traces.Rank) bool { return r.Failure != "" && !strings.Contains(r.Failure, bySignal) })
 	asked := (r.Asked || r.Signal == "SIGTERM" || r.Signal == "SIGINT" || r.Signal == "SIGHUP") && !said
 	if asked && !w.stuck() {
@@ -174,8 +224,8 @@ func (w *Watch) fly(r launch.Result) {
 	if base == "" {
 		base, err = ownfile.Cache("flight")
 	}
-	if w.failed != nil { // since then the calls of the others have ended with an error
-		for _, then := range w.failed.Ranks {
+	if failed := w.failed[job]; failed != nil { // since then the calls of the others have ended with an error
+		for _, then := range failed.Ranks {
 			if now := t.RankOf(then.Rank); now != nil {
 				now.Calls = then.Calls
 			}
@@ -200,23 +250,35 @@ func (w *Watch) fly(r launch.Result) {
 // bySignal is a part of the error of Go programs that a signal has asked to end.
 const bySignal = " signal received"
 
-// tell prints the report.
+// tell prints the report of each job.
 func (w *Watch) tell() {
 	if !w.config.Report {
 		return
 	}
+	jobs := w.c.Jobs()
+	for _, job := range jobs {
+		of := ""
+		if len(jobs) > 1 {
+			of = "job " + job + ": "
+		}
+		for _, line := range w.reportOf(job) {
+			fmt.Fprintf(w.report, "mscclpp-run: report: %s%s\n", of, line)
+		}
+	}
+}
+
+func (w *Watch) reportOf(job string) (lines []string) {
 	var behind []Behind
-	for rank, times := range w.late {
-		behind = append(behind, Behind{rank, times, w.looks})
+	for rank, times := range w.late[job] {
+		behind = append(behind, Behind{rank, times, w.looks[job]})
 	}
 	slices.SortFunc(behind, func(a, b Behind) int { return cmp.Or(b.Times-a.Times, a.Rank-b.Rank) })
-	var lines []string
+	s := w.c.Tell(job)
 	for i, b := range behind {
-		if i < mostBehind && b.standsOut(behind, len(w.memory.Views())) {
+		if i < mostBehind && b.standsOut(behind, s.Ranks) {
 			lines = append(lines, b.text())
 		}
 	}
-	s := w.c.Tell("")
 	if line := s.Straggler(); line != "" {
 		lines = append(lines, line)
 	}
@@ -224,7 +286,5 @@ func (w *Watch) tell() {
 	if lines = append(lines, links[:min(4, len(links))]...); len(lines) == 0 {
 		lines = []string{"no rank and no link stands out"}
 	}
-	for _, line := range lines {
-		fmt.Fprintf(w.report, "mscclpp-run: report: %s\n", line)
-	}
+	return lines
 }

@@ -35,7 +35,7 @@ func TestFlightRecordBesideAReport(t *testing.T) {
 	}
 	calls(5)
 	w.c.Poll()
-	w.c.Tell("") // drops them
+	w.c.Tell("job") // drops them
 	calls(5)
 	b.Begin(b.Clock(), collective.AllReduce, 8, "ring", 0)
 	died := launch.Result{Rank: 0, Code: 1}
