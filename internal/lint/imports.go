@@ -76,7 +76,7 @@ var directions = []direction{
 		why: "it puts jobs together for the libraries of all languages, none of which it knows"},
 	{of: "internal/ownkernel", may: []string{"framework", "framework/comm", "framework/device", "framework/kernel", "framework/kernel/image"}, test: []string{"internal/ranktest"}, why: "it loads a kernel and says how launches ended, and knows no calls"},
 	{of: "internal/ownmemory", may: []string{"framework", "framework/comm", "framework/device"}, why: "it holds memory, and knows no calls"},
-	{of: "internal/ranktest", may: []string{"framework/", "transports/shm", "transports/cudaipc", "transports/nvls", "transports/tcp", "collectives/collectivetest"}, why: "it starts ranks for tests of what runs over any transport"},
+	{of: "internal/ranktest", may: []string{"framework/", "transports/shm", "transports/cudaipc", "transports/nvls", "transports/tcp", "collectives/collectivetest", "internal/promise"}, why: "it starts ranks for tests of what runs over any transport"},
 	{of: "internal/traces", may: []string{"framework/", "internal/"}, why: "it reads what ranks write, and starts none"},
 	{of: "internal/streamorder", may: []string{"framework", "framework/device"}, why: "it orders streams, and knows no calls"},
 	{of: "internal/", may: []string{"internal/"}, why: "small tools know nothing of the rest"},

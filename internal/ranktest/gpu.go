@@ -42,16 +42,9 @@ func onGPUs(t *testing.T, hosts []string, multicast bool, f func(ctx context.Con
 	t.Helper()
 	t.Setenv(cuda.EnvLibrary, emulated.Build(t))
 	t.Setenv(emulated.EnvMemory, "268435456")
-	var gpus []topo.GPU
-	for i := range hosts {
-		d, err := cuda.Open(i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		gpus = append(gpus, topo.GPU{Device: d.Info().Device, Name: d.Info().Name, PCI: d.PCI(), NUMA: -1})
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+	gpus, err := listed(len(hosts))
+	if err != nil {
+		t.Fatal(err)
 	}
 	ranks(t, len(hosts), func(ctx context.Context, r int, boot *bootstrap.Local) error {
 		defer boot.Close()
@@ -59,7 +52,22 @@ func onGPUs(t *testing.T, hosts []string, multicast bool, f func(ctx context.Con
 	})
 }
 
-func onGPU(ctx context.Context, boot *bootstrap.Local, index int, name string, multicast bool, gpus []topo.GPU, f func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error) error {
+// listed are the first GPUs of the emulated driver.
+func listed(n int) (gpus []topo.GPU, err error) {
+	for i := range n {
+		d, err := cuda.Open(i)
+		if err != nil {
+			return nil, err
+		}
+		gpus = append(gpus, topo.GPU{Device: d.Info().Device, Name: d.Info().Name, PCI: d.PCI(), NUMA: -1})
+		if err := d.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return gpus, nil
+}
+
+func onGPU(ctx context.Context, boot framework.Bootstrap, index int, name string, multicast bool, gpus []topo.GPU, f func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error) error {
 	dev, err := cuda.Open(index)
 	if err != nil {
 		return err

@@ -153,7 +153,7 @@ func (a *arena) fill(e *setting, at []uint64) (err error) {
 	}
 	sem := put(&b, semaphores)
 	table := append(a.slots(at), a.windows(e.tables.groups, a.staged, a.begin(e))...)
-	blocks, ops, operands, ids := put(&b, e.tables.blocks), put(&b, reachable(e.tables, table)), put(&b, based(e.tables.operands, table)), put(&b, e.tables.ids)
+	blocks, ops, operands, ids := put(&b, e.tables.blocks), put(&b, reachable(e.tables, table, a.window != nil)), put(&b, based(e.tables.operands, table)), put(&b, e.tables.ids)
 	slots := put(&b, table)
 	resolved := 0
 	if e.direct() {

@@ -74,7 +74,7 @@ func (e *Executor) find() error {
 	if n, most := len(e.tables.blocks), e.comm.Device().Info().SMs; !e.host && most > 0 && n > most {
 		return fmt.Errorf("%w: plan %s has %d thread blocks: expected at most %d, which the device runs at once", framework.ErrUnsupported, e.plan.Name, n, most)
 	}
-	e.code.name()
+	e.code.name(e.use.kernel())
 	return e.code.Find(e.comm)
 }
 
@@ -143,6 +143,13 @@ func (e *Executor) Execute(c *Call) error {
 	if c.Packet == 0 {
 		c.Packet = LL16
 	}
+	if e.again.arena != nil && e.again.call == *c {
+		if err := e.comm.Check(); err != nil {
+			return err
+		}
+		return e.launch(c, e.again.kernel, e.again.arena, &e.place)
+	}
+	e.again = repeat{}
 	chunk, err := e.check(c)
 	if err != nil {
 		return err
@@ -181,6 +188,9 @@ func (e *Executor) Execute(c *Call) error {
 	err = e.launch(c, k, a, p)
 	if marks {
 		err = errors.Join(err, e.order.Record())
+	}
+	if err == nil && e.host && p.windows == 0 && e.piece(chunk) == 0 {
+		e.again = repeat{*c, k, a}
 	}
 	return err
 }
@@ -270,7 +280,7 @@ func (e *Executor) Close() error {
 	if e.closed {
 		return nil
 	}
-	e.closed = true
+	e.closed, e.again = true, repeat{}
 	e.unlist()
 	errs := []error{e.quiet()}
 	for _, a := range e.arenas {

@@ -88,7 +88,7 @@ func (x *interpreted) set(launches int) {
 		x.other = x.other || slices.ContainsFunc(t.ops, func(o op) bool { return o.Reduction != 0 })
 		a := x.tables(r, t, at)
 		for range launches {
-			x.must("launch", x.Launch(&interpret.Launch{Image: "plan", Entry: "mscclpp_plan_execute", Rank: r, Grid: uint32(len(t.blocks)), Block: 64, Overlap: true,
+			x.must("launch", x.Launch(&interpret.Launch{Image: "plan", Entry: x.use.kernel(), Rank: r, Grid: uint32(len(t.blocks)), Block: 64, Overlap: true,
 				Arguments: unsafe.Slice((*byte)(unsafe.Pointer(a)), unsafe.Sizeof(*a))}))
 		}
 	}
@@ -132,7 +132,7 @@ func (x *interpreted) tables(rank int, t *tables, at []uint64) *args {
 	out := &args{
 		tableArgs{
 			Control: uintptr(place(atControl, rank)), State: base, Cursors: where(cursors), Meetings: where(meetings), Semaphores: where(put(&b, semaphores)),
-			Blocks: where(put(&b, t.blocks)), Ops: where(put(&b, reachable(t, slots))), Operands: where(put(&b, operands)), IDs: where(put(&b, t.ids)), Slots: where(put(&b, slots)),
+			Blocks: where(put(&b, t.blocks)), Ops: where(put(&b, reachable(t, slots, x.window))), Operands: where(put(&b, operands)), IDs: where(put(&b, t.ids)), Slots: where(put(&b, slots)),
 			Memory: where(put(&b, memory)), Notice: uintptr(at[rank]), Peers: where(put(&b, peers)),
 		},
 		callArgs{

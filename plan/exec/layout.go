@@ -43,6 +43,16 @@ const (
 	total
 	loadsWindow
 	storesWindow
+	dealt
+	aliased
+)
+
+// Of the tables of a block GPUs keep so many entries in shared memory.
+const (
+	roomOps      = 64
+	roomOperands = 128
+	roomIDs      = 64
+	roomRanks    = 32
 )
 
 type op struct {

@@ -20,9 +20,9 @@ type code struct {
 }
 
 // name says which kernel it is.
-func (x *code) name() {
+func (x *code) name(symbol string) {
 	x.Kernel = ownkernel.Kernel{
-		Family: "plan", Algorithm: "execute", Symbol: "mscclpp_plan_execute", Purpose: "execution plans", Layout: layout(), Images: image.Images,
+		Family: "plan", Algorithm: "execute", Symbol: symbol, Purpose: "execution plans", Layout: layout(), Images: image.Images,
 		Opened: func(info device.Info, i framework.ImageInfo) { x.most = overlapping(info, i.Arch) },
 	}
 }

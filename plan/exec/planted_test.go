@@ -34,6 +34,7 @@ func planted(t *testing.T, s *interpret.Session) (list []*interpreted) {
 		add(p, LL16, false, false)
 	}
 	add(made(t, kept()), LL16, true, false)
+	add(made(t, between()), LL16, false, true)
 	return list
 }
 
@@ -44,25 +45,6 @@ func made(t *testing.T, program *dsl.Program) *schema.Plan {
 		t.Fatal(err)
 	}
 	return p
-}
-
-// Plans that reach memory through the window of a switch and by its own name, too, are recognized, and others are not.
-func TestTwoNamesOfMemory(t *testing.T) {
-	switched, err := library.Compile("allreduce-2pa-switch", library.Shape{Ranks: 3, Blocks: 2, InPlace: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for want, plans := range map[bool][]*schema.Plan{true: {made(t, between())}, false: {switched, made(t, kept())}} {
-		for _, p := range plans {
-			_, all, err := inspect(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := twoNames(all); got != want {
-				t.Errorf("%s: %v, expected %v", p.Name, got, want)
-			}
-		}
-	}
 }
 
 // between is a plan in which ranks reach memory by its own name and through the window of a switch by turns.
@@ -144,7 +126,7 @@ func (p *plantation) reported(sets [][]int) []bool {
 
 // Of each instruction of the executor's PTX that orders something a weaker form is planted. The interpreter reports it as a race, a wrong
 // result or a hang in one of the plans, alone or with another one that orders the same. The join at the end is left, since launches wait for the end of
-// the kernel before them, and so are fences between two names of memory: no plan that goes through a window reaches it by both in a launch.
+// the kernel before them, and so are fences that operations on the window have beside those of joins.
 func TestPlantedWeakenings(t *testing.T) {
 	p := &plantation{Session: interpreter(t), t: t}
 	p.cases = planted(t, p.Session)

@@ -41,8 +41,8 @@ func TestPlansThroughASwitch(t *testing.T) {
 			}
 			now := strings.Count(string(text), "cuMulticastBind")
 			least := 2 * len(x.plan.GPUs) // to see whether there is a switch, and for the buffers
-			if twoNames := strings.HasPrefix(x.plan.Name, "allreduce_pipeline"); twoNames && now != bound || !twoNames && now-bound < least {
-				t.Errorf("%d parts of memory were bound to windows: expected %d or more, and none where a plan copies what the switch reduces", now-bound, least)
+			if now-bound < least {
+				t.Errorf("%d parts of memory were bound to windows: expected %d or more", now-bound, least)
 			}
 			bound = now
 		})

@@ -16,6 +16,7 @@ type use struct {
 	alias         bool     // input and output are one buffer
 	span          uint32   // chunks of each operand, if all have as many and begin at a multiple of that; else 0
 	packets       bool     // blocks of several ranks learn of each other by packets alone
+	chunks        bool     // a kernel for chunks alone executes it
 	mates         [][]bool // ranks of which one reaches input or output of the other
 }
 
@@ -48,7 +49,10 @@ func inspect(p *schema.Plan) (u use, all []*tables, err error) {
 	for r := range p.GPUs {
 		u.covers = u.covers && len(written[r]) == p.GPUs[r].OutputChunks
 	}
-	u.span, u.packets = spanOf(all), packetsOnly(all)
+	u.span, u.packets, u.chunks = spanOf(all), packetsOnly(all), chunksOnly(all)
+	if u.chunks && u.span != 0 {
+		deal(all)
+	}
 	one := u.named[0] != u.named[1]
 	u.alias = collective(p.Collective) && (one || p.InPlace && !u.covers)
 	return u, all, nil

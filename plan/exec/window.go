@@ -3,7 +3,6 @@ package exec
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -16,11 +15,11 @@ const windowTail = 128
 // windowBytes is the size of the memory that each rank binds to a window, which is the same on all ranks.
 func windowBytes(bytes []uint64) uint64 { return roundUp(slices.Max(bytes), 256) + windowTail }
 
-// hasSwitch finds out whether a switch reaches the GPUs that share memory, where the plan has channels over all of them, and reaches no memory by both
-// of its names. Operations over other switch channels, and all of them where there is no switch, reach the memory of each member. Collective.
+// hasSwitch finds out whether a switch reaches the GPUs that share memory, where the plan has channels over all of them.
+// Operations over other switch channels, and all of them where there is no switch, reach the memory of each member. Collective.
 func (e *Executor) hasSwitch(ctx context.Context, all []*tables) (bool, error) {
 	asks := func(r int) bool { return slices.ContainsFunc(all[r].groups, e.reach.whole) }
-	if e.host || e.reach.comm == nil || !slices.ContainsFunc(e.reach.ranks, asks) || twoNames(all) {
+	if e.host || e.reach.comm == nil || !slices.ContainsFunc(e.reach.ranks, asks) {
 		return false, nil
 	}
 	m, err := e.reach.comm.Alloc(2 * windowTail)
@@ -32,51 +31,6 @@ func (e *Executor) hasSwitch(ctx context.Context, all []*tables) (bool, error) {
 		err = w.Close()
 	}
 	return w != nil, errors.Join(err, m.Close())
-}
-
-// access is one of an operation to chunks of a buffer.
-type access struct {
-	rank, first, behind uint32
-	of                  operand // the destination of the operation in the window, if it has one
-}
-
-// twoNames reports whether chunks are reached in one launch through a window and by the address of a member. Signals and waits of plans have no fence between the
-// two, which each side needs. An operation that stores to all what it reads has its own, and packets need none.
-func twoNames(all []*tables) bool {
-	through, plain := map[uint32][]access{}, map[uint32][]access{}
-	for rank, t := range all {
-		for i := range t.ops {
-			o := &t.ops[i]
-			windowed := o.Flags&(loadsWindow|storesWindow) != 0 && o.Flags&ofPackets == 0
-			var to operand
-			if windowed && o.Flags&storesWindow != 0 {
-				to = t.operands[o.Operands+uint32(o.Sources)+uint32(o.Destinations)]
-			}
-			for k := range o.Sources + o.Destinations {
-				x := t.operands[o.Operands+uint32(k)]
-				a := access{uint32(rank), x.Index, x.Index + x.Size, to}
-				if x.Packet != 0 {
-					a.first, a.behind = 0, math.MaxUint32
-				}
-				if flag := map[bool]uint16{true: loadsWindow, false: storesWindow}[k < o.Sources]; windowed && o.Flags&flag != 0 {
-					through[x.Slot] = append(through[x.Slot], a)
-				} else {
-					plain[x.Slot] = append(plain[x.Slot], a)
-				}
-			}
-		}
-	}
-	for slot, list := range through {
-		for _, a := range list {
-			if slices.ContainsFunc(plain[slot], func(b access) bool {
-				own := a.rank == b.rank && a.of == b.of && a.of.Size != 0
-				return a.first < b.behind && b.first < a.behind && !own
-			}) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // whole reports whether a group is all ranks that share memory with this one.
@@ -136,14 +90,17 @@ func (s *shape) windows(groups [][]int, staged bool, begin func(ranks []int) uin
 	return out
 }
 
-// reachable are the operations of a rank, of which those go through windows that find all their operands there.
-func reachable(t *tables, slots []slot) []op {
-	if len(t.groups) == 0 {
+// reachable are the operations of a rank. Those go through windows that find all their operands there; where there is a window, joins order its accesses and others.
+func reachable(t *tables, slots []slot, window bool) []op {
+	if len(t.groups) == 0 && !window {
 		return t.ops
 	}
 	out := slices.Clone(t.ops)
 	for i := range out {
 		o := &out[i]
+		if window && (o.Kind == opNop || o.Kind == opBarrier) {
+			o.Flags |= aliased
+		}
 		first := o.Operands + uint32(o.Sources) + uint32(o.Destinations)
 		for _, flag := range []uint16{loadsWindow, storesWindow} {
 			if o.Flags&flag == 0 {

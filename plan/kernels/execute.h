@@ -9,18 +9,23 @@
 namespace mscclpp {
 namespace plans {
 
-template <class T>
+// kEvery: kernels without it have nothing but the first four kinds.
+template <class T, bool kEvery>
 MSCCLPP_DEVICE Outcome step(const Machine& m, const Op& o, Cursor& c, uint64_t unit, bool ok) {
+  switch (o.kind) {
+    case kSignal: return signal(m, o);
+    case kWait: return wait(m, o, c);
+    case kMove: move(m, o, c, unit); return kDone;
+    case kReduce: reduce<T>(m, o, c, unit); return kDone;
+    default: break;
+  }
+  if constexpr (!kEvery) return kDone;
   const bool eight = m.a.packet == sizeof(LL8Packet);
   switch (o.kind) {
     case kBarrier: return barrier(m, o, c, ok);
-    case kSignal: return signal(m, o);
-    case kWait: return wait(m, o, c);
     case kFlush: return flush(m, o);
     case kAcquire: return acquire(m, o, c);
     case kRelease: release(m, o); return kDone;
-    case kMove: move(m, o, c, unit); return kDone;
-    case kReduce: reduce<T>(m, o, c, unit); return kDone;
     case kPack:
       if (eight) {
         pack<LL8Packet>(m, o, c);
@@ -66,13 +71,19 @@ MSCCLPP_DEVICE void turn(const Machine& m, const Op* ops, uint32_t count, Cursor
   }
 }
 
+template <bool kEvery>
+MSCCLPP_DEVICE bool more(const Machine& m, const Op* ops, uint32_t count, Cursor& c) {
+  if (kEvery) turn(m, ops, count, c);
+  return c.op < count;
+}
+
 // The list of block m.block, until it ends or has to wait. ok is that of this thread, on GPUs.
-template <class T>
+template <class T, bool kEvery = true>
 MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
   const Op* ops = m.ops();
   const uint32_t count = m.list.count;
   bool ok = true;
-  for (turn(m, ops, count, c); c.op < count; turn(m, ops, count, c)) {
+  while (more<kEvery>(m, ops, count, c)) {
     const Op& o = ops[c.op];
     const uint64_t unit = c.pipe != 0 ? ops[c.pipe - 1].unit : 0;
     if ((o.flags & kMet) != 0 && m.a.windows != nullptr) {
@@ -82,7 +93,7 @@ MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
 #if MSCCLPP_PLAN_TURNS
     const uint64_t at = c.at + c.part;
     began(m, o, c);
-    const Outcome out = step<T>(m, o, c, unit, ok);
+    const Outcome out = step<T, true>(m, o, c, unit, ok);
     moved = moved || out == kDone || c.at + c.part > at;
     if (out != kDone) return out;
     ended(m, o, c, unit);
@@ -90,11 +101,11 @@ MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
 #else
     moved = true;
     if (o.kind == kNop) {
-      if (!block_sync_and(ok)) return kLeft;
-    } else if (ok || o.kind == kBarrier) {
+      if (!join(m, o, ok)) return kLeft;
+    } else if (ok || (kEvery && o.kind == kBarrier)) {
       if (o.kind == kSignal && c.op + 1 < (c.pipe != 0 ? c.pipe + ops[c.pipe - 1].inner : count)) enter(m, ops[c.op + 1], c);
-      if (step<T>(m, o, c, unit, ok) != kDone) {
-        if (o.kind == kBarrier) return kLeft;
+      if (step<T, kEvery>(m, o, c, unit, ok) != kDone) {
+        if (kEvery && o.kind == kBarrier) return kLeft;
         ok = false;  // this thread is done, and goes on to the next join of the block
       }
     }
@@ -178,7 +189,7 @@ inline uint32_t meet(const PlanArgs& a, uint32_t next, uint64_t launch) {
 
 constexpr uint32_t kIdlePerLook = 1024;  // passes without progress between two looks at what the others have begun
 
-template <class T>
+template <class T, bool>
 inline void execute(const PlanArgs& a) {
   State* s = a.state;
   const uint64_t launch = s->launches + 1;
@@ -240,9 +251,9 @@ MSCCLPP_DEVICE bool is_told(const PlanArgs& a, const Operand& x) { return a.wind
 MSCCLPP_DEVICE Room* furnish(Machine& m) {
   const PlanArgs& a = m.a;
   const Block b = m.list;
-  if (b.count > kRoomOps || b.operand_count > kRoomOperands || b.id_count > kRoomIDs || (a.windows != nullptr && 3 * a.ranks > kRoomSlots)) return nullptr;
+  const bool small = b.count <= kRoomOps && b.operand_count <= kRoomOperands && b.id_count <= kRoomIDs && (a.windows == nullptr || 3 * a.ranks <= kRoomSlots);
   Room* room = room_of(a.rank, m.block);
-  if (room == nullptr) return nullptr;
+  if (m.every && (!small || room == nullptr)) return nullptr;
   if (a.windows != nullptr) {
     for (uint32_t r = m.tid; r < a.ranks; r += m.nthreads) {
       room->windows[r] = a.windows[r];
@@ -260,20 +271,23 @@ MSCCLPP_DEVICE Room* furnish(Machine& m) {
       mscclpp::store16(reinterpret_cast<Vec16*>(&here) + k, mscclpp::load16(reinterpret_cast<const Vec16*>(&o) + k));
     }
 #endif
-    const uint32_t count = Machine::operands_of(o), first = o.operands - b.operands;
-    const bool fixed = !Machine::changes(o), by_source = o.kind == kForward || o.kind == kAwait;
+    const uint32_t count = m.operands_of(o), first = o.operands - b.operands;
+    const bool fixed = !m.changes(o), by_source = o.kind == kForward || o.kind == kAwait;
     if (count != 0) {
-      const Range r = m.range_in_turn(o, a.operands[o.operands + (by_source ? 0 : o.sources)], Cursor(), 0);
+      const Operand& sized = a.operands[o.operands + (by_source ? 0 : o.sources)];
+      const Range r = m.range_in_turn(o, sized, Cursor(), 0);
       here.operands = first;
       here.from = r.from;
       here.bytes = r.n;
+      if (!m.is_dealt(o, sized.size * a.chunk)) here.flags = o.flags & static_cast<uint16_t>(~kDealt);
       for (uint32_t k = 0; k < count; ++k) {
         const Operand& x = a.operands[o.operands + k];
         const uint64_t base = is_told(a, x) ? 0 : reinterpret_cast<uint64_t>(m.base(x));
-        room->operands[first + k] = Operand{fixed ? base + m.place(x, r) : base, x.slot, x.index, x.size, fixed ? x.packet | kNoted : x.packet};
+        const uint32_t later = is_told(a, x) ? kAtTold : fixed && x.slot % 3 == 2 ? kInHalf : 0;
+        room->operands[first + k] = Operand{fixed ? base + m.place(x, r) : base, x.slot, x.index, x.size, x.packet | later};
       }
     }
-    if ((o.kind != kSignal && o.kind != kWait) || (o.flags & kOverPort) != 0) continue;
+    if ((o.kind != kSignal && o.kind != kWait) || m.has(o, kOverPort)) continue;
     for (uint32_t k = 0; k < o.id_count; ++k) room->memory[o.ids - b.ids + k] = a.memory[a.ids[o.ids + k]];
   }
   return room;
@@ -284,11 +298,8 @@ MSCCLPP_DEVICE void complete(const Machine& m) {
   if (m.half == 0 && m.a.windows == nullptr) return;
   for (uint32_t i = m.tid; i < m.list.operand_count; i += m.nthreads) {
     Operand& x = m.room->operands[i];
-    if (x.slot % 3 == 2) {
-      if ((x.packet & kNoted) != 0) x.base += m.half;
-    } else if (is_told(m.a, x)) {
-      x.base += m.slots[x.slot].address;
-    }
+    if ((x.packet & kInHalf) != 0) x.base += m.half;
+    if ((x.packet & kAtTold) != 0) x.base += m.slots[x.slot].address;
   }
 }
 
@@ -309,7 +320,7 @@ MSCCLPP_DEVICE void announce(const Machine& m, uint64_t launch) {
   order();
   for (uint32_t i = m.tid; i < kTold * a.ranks; i += m.nthreads) {
     const uint32_t r = i / kTold, k = i - kTold * r;
-    Notice* peer = m.room != nullptr ? m.room->peers[r] : a.peers[r];
+    Notice* peer = m.furnished() ? m.room->peers[r] : a.peers[r];
     if (peer == nullptr) continue;
     writePacket(packets_of(peer->packets[launch & 1][k]), k == 0 ? a.signature : k == 1 ? a.input_offset : a.output_offset, m.flag);
   }
@@ -320,7 +331,7 @@ MSCCLPP_DEVICE bool meet(const Machine& m, Slot* slots, uint64_t launch) {
   const PlanArgs& a = m.a;
   for (uint32_t i = m.tid; i < kTold * a.ranks; i += m.nthreads) {
     const uint32_t r = i / kTold, k = i - kTold * r;
-    const Window* windows = m.room != nullptr ? m.room->windows : a.windows;
+    const Window* windows = m.furnished() ? m.room->windows : a.windows;
     if (windows[r].mate == 0) continue;
     const LL16Packet* p = packets_of(a.notice[r].packets[launch & 1][k]);
     const uint32_t flag = m.flag;
@@ -340,9 +351,11 @@ MSCCLPP_DEVICE bool meet(const Machine& m, Slot* slots, uint64_t launch) {
 }
 
 // Launches may overlap: the next one reads the tables while this one runs. No more than one waits for another.
-template <class T>
+// A kernel that has less to serve keeps all that it needs in registers: the first cache is emptied by polls, so what it puts aside it would wait for.
+template <class T, bool kEvery>
 MSCCLPP_DEVICE void execute(const PlanArgs& a) {
   Machine m(a, 1);
+  m.every = kEvery;
   m.block = block_id();
   m.list = a.blocks[m.block];
   Room* room = furnish(m);
@@ -353,26 +366,24 @@ MSCCLPP_DEVICE void execute(const PlanArgs& a) {
   uint64_t* launches = &a.cursors[m.block].launches;
   const uint64_t launch = load_relaxed_device(launches) + 1;
   m.count(launch);
-  if (room != nullptr) {
-    m.room = room;
-    m.operands = room->operands;
-  }
+  m.room = room;
+  if (m.furnished()) m.operands = room->operands;
   bool ok = load_relaxed_device(&s->left) == 0;
   if (a.windows != nullptr) {
     if (m.block == 0 && ok) announce(m, launch);
-    Slot* slots = room != nullptr ? room->slots : a.resolved + m.block * 3 * a.ranks;
+    Slot* slots = m.furnished() ? room->slots : a.resolved + m.block * 3 * a.ranks;
     ok = ok && meet(m, slots, launch);
     m.slots = slots;
   }
   ok = block_sync_and(ok);
-  if (ok && room != nullptr && (m.half != 0 || a.windows != nullptr)) {
+  if (ok && m.furnished() && (m.half != 0 || a.windows != nullptr)) {
     complete(m);
     block_sync();
   }
   Cursor c = {};
   c.op = m.first();
   bool moved = false;
-  const Outcome out = ok ? run<T>(m, c, moved) : kLeft;
+  const Outcome out = ok ? run<T, kEvery>(m, c, moved) : kLeft;
   if (m.tid != 0) return;
   if (out != kDone) {
     store_release_device(&s->left, 1u);

@@ -43,11 +43,24 @@ struct Range {
   bool noted = false;  // operands say where their bytes are
 };
 
+MSCCLPP_DEVICE uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+// Of the bytes of a range a block does so many, skips those of the other slices, and so on.
+struct Pieces {
+  uint64_t each;
+  uint64_t stride;
+};
+
 #if !MSCCLPP_PLAN_TURNS
+// A piece that is dealt is a round of loads of a large block.
+#if MSCCLPP_TARGET_CHECK
+constexpr uint64_t kDealtBytes = 256;
+#else
+constexpr uint64_t kDealtBytes = 32 << 10;
+#endif
+
 // The part of the tables that a block reads, in memory that it reaches at once. Polls of other ranks' words empty the first cache, so each look at the
 // tables would wait for the second one.
-constexpr uint32_t kRoomOps = 64, kRoomOperands = 128, kRoomIDs = 64, kRoomSlots = 96;
-
 struct alignas(16) Room {
   Op ops[kRoomOps];
   Operand operands[kRoomOperands];  // base is where the bytes are that the block does, or, in pipelines, the buffer
@@ -84,6 +97,7 @@ struct Machine {
   Block list;         // of the block
 #if !MSCCLPP_PLAN_TURNS
   Room* room;         // null: the tables are read where they are
+  bool every;         // false: nothing but moves, reductions and signals over memory, outside of pipelines, and a room for them
 #endif
 
   MSCCLPP_DEVICE Machine(const PlanArgs& args, uint64_t launch)
@@ -91,6 +105,7 @@ struct Machine {
         half(launch % 2 == 0 ? args.half : 0), slots(args.slots), operands(args.operands), list() {
 #if !MSCCLPP_PLAN_TURNS
     room = nullptr;
+    every = true;
 #endif
   }
 
@@ -107,20 +122,14 @@ struct Machine {
   MSCCLPP_DEVICE const Operand& source(const Op& o, uint32_t i) const { return operands[o.operands + i]; }
   MSCCLPP_DEVICE const Operand& destination(const Op& o, uint32_t i) const { return source(o, o.sources + i); }
   MSCCLPP_DEVICE const Operand& through(const Op& o, uint32_t i) const { return source(o, o.sources + o.destinations + i); }
-  MSCCLPP_DEVICE static uint32_t operands_of(const Op& o) {
-#if MSCCLPP_MULTIMEM
-    return uint32_t(o.sources) + o.destinations + ((o.flags & kLoadsWindow) != 0 ? 1 : 0) + ((o.flags & kStoresWindow) != 0 ? 1 : 0);
-#else
-    return uint32_t(o.sources) + o.destinations;
-#endif
-  }
 #if MSCCLPP_PLAN_TURNS
   MSCCLPP_DEVICE const Op* ops() const { return a.ops + a.blocks[block].first; }
   MSCCLPP_DEVICE const SemaphoreHandle& memory(const Op& o, uint32_t i) const { return a.memory[a.ids[o.ids + i]]; }
 #else
-  MSCCLPP_DEVICE const Op* ops() const { return room != nullptr ? room->ops : a.ops + list.first; }
+  MSCCLPP_DEVICE bool furnished() const { return !every || room != nullptr; }
+  MSCCLPP_DEVICE const Op* ops() const { return furnished() ? room->ops : a.ops + list.first; }
   MSCCLPP_DEVICE const SemaphoreHandle& memory(const Op& o, uint32_t i) const {
-    return room != nullptr ? room->memory[o.ids - list.ids + i] : a.memory[a.ids[o.ids + i]];
+    return furnished() ? room->memory[o.ids - list.ids + i] : a.memory[a.ids[o.ids + i]];
   }
 #endif
 
@@ -138,11 +147,39 @@ struct Machine {
     return Range{begin, slice + 1 == of ? n - begin : (q + (slice < r ? 1 : 0)) * a.alignment};
   }
 
-  MSCCLPP_DEVICE static bool changes(const Op& o) { return (o.flags & (kInPipeline | kOfPackets)) == kInPipeline; }
+#if MSCCLPP_PLAN_TURNS
+  MSCCLPP_DEVICE bool has(const Op& o, uint16_t flag) const { return (o.flags & flag) != 0; }
+#else
+  MSCCLPP_DEVICE bool has(const Op& o, uint16_t flag) const { return every && (o.flags & flag) != 0; }  // of flags that not every kernel serves
+#endif
+  MSCCLPP_DEVICE bool changes(const Op& o) const { return has(o, kInPipeline) && !has(o, kOfPackets); }
+  MSCCLPP_DEVICE uint32_t operands_of(const Op& o) const {
+    const uint32_t count = uint32_t(o.sources) + o.destinations;
+#if MSCCLPP_MULTIMEM
+    return count + (has(o, kLoadsWindow) ? 1 : 0) + (has(o, kStoresWindow) ? 1 : 0);
+#else
+    return count;
+#endif
+  }
+
+#if !MSCCLPP_PLAN_TURNS
+  // Whether pieces of operands of n bytes go to the slices by turns: blocks work side by side then, on few pages of memory. Small operands are
+  // divided, so that all slices have as much to do.
+  MSCCLPP_DEVICE bool is_dealt(const Op& o, uint64_t n) const {
+    return !every && (o.flags & kDealt) != 0 && a.scratch_chunk >= a.chunk && n % 16 == 0 && n >= 4 * o.slices * kDealtBytes;
+  }
+  // The pieces that a block has of a range.
+  MSCCLPP_DEVICE Pieces pieces(const Op& o, const Range& r) const {
+    if (every || (o.flags & kDealt) == 0) return Pieces{r.n, r.n};
+    return Pieces{kDealtBytes, o.slices * kDealtBytes};
+  }
+#else
+  Pieces pieces(const Op&, const Range& r) const { return Pieces{r.n, r.n}; }
+#endif
 
   MSCCLPP_DEVICE Range range(const Op& o, const Operand& x, const Cursor& c, uint64_t unit) const {
 #if !MSCCLPP_PLAN_TURNS
-    if (room != nullptr && !changes(o)) return Range{o.from, o.bytes, true};
+    if (furnished() && !changes(o)) return Range{o.from, o.bytes, true};
 #endif
     return range_in_turn(o, x, c, unit);
   }
@@ -153,6 +190,12 @@ struct Machine {
       from = c.turn * unit;
       n = from >= n ? 0 : n - from < unit ? n - from : unit;
     }
+#if !MSCCLPP_PLAN_TURNS
+    if (is_dealt(o, n)) {
+      const uint64_t first = smaller(n, o.slice * kDealtBytes);
+      return Range{first, n - first};
+    }
+#endif
     if (o.slices > 1) {
       const Range r = share(n, o.slice, o.slices);
       from += r.from;
@@ -177,7 +220,9 @@ struct Machine {
     return reinterpret_cast<char*>(slots[x.slot].address);
   }
   MSCCLPP_DEVICE char* at(const Operand& x, const Range& r) const {
-    if (r.noted) return reinterpret_cast<char*>(x.base);
+#if !MSCCLPP_PLAN_TURNS
+    if (!every || r.noted) return reinterpret_cast<char*>(x.base);
+#endif
     return base(x) + place(x, r);
   }
   MSCCLPP_DEVICE uint64_t offset(const Operand& x, const Range& r) const { return a.slots[x.slot].offset + place(x, r); }

@@ -24,7 +24,7 @@ MSCCLPP_DEVICE bool is_relaxed(const Op& o) {
 // Thread i signals on channel i.
 MSCCLPP_DEVICE Outcome signal(const Machine& m, const Op& o) {
   for (uint32_t i = m.tid; i < o.id_count; i += m.nthreads) {
-    if ((o.flags & kOverPort) != 0) {
+    if (m.has(o, kOverPort)) {
       if (!port_of(m, m.a.ids[o.ids + i]).signal(m.a.kernel)) return kLeft;
       continue;
     }
@@ -42,7 +42,7 @@ MSCCLPP_DEVICE Outcome signal(const Machine& m, const Op& o) {
 // A thread takes the number of the signal that it waits for next. It does so before it signals, which takes as long as its stores are under
 // way: the wait would begin with a look at the second cache.
 MSCCLPP_DEVICE void enter(const Machine& m, const Op& next, Cursor& c) {
-  if (next.kind != kWait || (next.flags & kOverPort) != 0 || next.id_count > m.nthreads || m.tid >= next.id_count) return;
+  if (next.kind != kWait || m.has(next, kOverPort) || next.id_count > m.nthreads || m.tid >= next.id_count) return;
   if ((next.flags & kMet) != 0 && m.a.windows != nullptr) return;
   c.want = mscclpp::detail::advance(m.memory(next, m.tid).expected, 1);
   c.entered = 1;
@@ -52,7 +52,7 @@ MSCCLPP_DEVICE void enter(const Machine& m, const Op& next, Cursor& c) {
 // Thread i waits for a signal on channel i.
 MSCCLPP_DEVICE Outcome wait(const Machine& m, const Op& o, Cursor& c) {
   for (uint32_t i = m.tid + c.part; i < o.id_count; i += m.nthreads) {
-    const SemaphoreHandle& s = (o.flags & kOverPort) != 0 ? m.a.ports[m.a.ids[o.ids + i]].semaphore : m.memory(o, i);
+    const SemaphoreHandle& s = m.has(o, kOverPort) ? m.a.ports[m.a.ids[o.ids + i]].semaphore : m.memory(o, i);
     if (c.entered == 0) c.want = mscclpp::detail::advance(s.expected, 1);
     c.entered = 1;
     const uint64_t want = c.want;
@@ -115,6 +115,24 @@ MSCCLPP_DEVICE Outcome acquire(const Machine& m, const Op& o, Cursor& c) {
   return kDone;
 }
 
+#if !MSCCLPP_PLAN_TURNS
+// The window of a switch and a rank's own address are two names of memory. An access by one that follows one by the other needs a fence behind the first
+// and another one before the second. Joins have both, as all threads come by between them.
+MSCCLPP_DEVICE void between_names(const Machine& m, const Op& o) {
+#if MSCCLPP_MULTIMEM
+  if (m.has(o, kAliased)) mscclpp::detail::alias_fence();
+#endif
+  (void)m, (void)o;
+}
+
+MSCCLPP_DEVICE bool join(const Machine& m, const Op& o, bool ok) {
+  between_names(m, o);
+  if (!block_sync_and(ok)) return false;
+  between_names(m, o);
+  return true;
+}
+#endif
+
 // A join of blocks of this rank.
 MSCCLPP_DEVICE Outcome barrier(const Machine& m, const Op& o, Cursor& c, bool ok) {
   Meeting* meeting = m.a.meetings + o.ids;
@@ -132,6 +150,7 @@ MSCCLPP_DEVICE Outcome barrier(const Machine& m, const Op& o, Cursor& c, bool ok
   c.peer = kNoPeer;
   return kBlocked;
 #else
+  between_names(m, o);
   if (!block_sync_and(ok)) return kLeft;
   if (m.tid == 0) {
     const uint32_t* word = &meeting->generation;
@@ -145,7 +164,7 @@ MSCCLPP_DEVICE Outcome barrier(const Machine& m, const Op& o, Cursor& c, bool ok
       }) == kDone);
     }
   }
-  return block_sync_and(ok) ? kDone : kLeft;
+  return join(m, o, ok) ? kDone : kLeft;
 #endif
 }
 

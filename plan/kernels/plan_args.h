@@ -35,7 +35,9 @@ enum Flag : uint16_t {
   kMet = 32,         // says no more than that a rank has begun its launch: with windows ranks tell each other so before
   kTotal = 64,       // a reduction whose results have the inputs of all ranks: averages are divided here
   kLoadsWindow = 128, // behind the destinations is the source as the window of a switch has it…
-  kStoresWindow = 256 // …and the destination
+  kStoresWindow = 256, // …and the destination
+  kDealt = 512,        // GPUs may deal large operands out to the slices in pieces
+  kAliased = 1024      // of joins: memory is reached through the window of a switch and by its own address
 };
 
 struct Op {
@@ -62,7 +64,8 @@ static_assert(sizeof(Op) == 64, "layout");
 // Slots are buffers of ranks: 3 * rank + 0 for input, 1 for output, 2 for scratch memory. Behind those of the ranks are the windows of switches.
 enum Packed : uint32_t {
   kOfPacket = 1,
-  kNoted = 2      // by GPUs: base is where the bytes are that a block does
+  kInHalf = 2,    // GPUs note here what they add to base at the start of a launch: where the half of scratch memory begins…
+  kAtTold = 4     // …or the buffer of another rank
 };
 
 struct Operand {
@@ -89,6 +92,9 @@ struct Window {
   uint32_t pad;
 };
 static_assert(sizeof(Window) == 24, "layout");
+
+// Places in the room of a block, on GPUs.
+constexpr uint32_t kRoomOps = 64, kRoomOperands = 128, kRoomIDs = 64, kRoomSlots = 96;
 
 struct Block {
   uint32_t first;  // of its operations

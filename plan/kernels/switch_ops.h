@@ -67,8 +67,8 @@ MSCCLPP_DEVICE bool in_words(const char* from, const char* to, uint64_t bytes) {
 // A reduction over the window, to one rank or to all. False: nothing was done.
 template <class T>
 MSCCLPP_DEVICE bool reduce_through(const Machine& m, const Op& o, const Range& r) {
-  if ((o.flags & kLoadsWindow) == 0) return false;
-  const bool all = (o.flags & kStoresWindow) != 0;
+  if (!m.has(o, kLoadsWindow)) return false;
+  const bool all = m.has(o, kStoresWindow);
   const char* from = m.at(m.through(o, 0), r);
   char* to = m.at(all ? m.through(o, 1) : m.destination(o, 0), r);
   if (!in_words(from, to, r.n)) return false;
@@ -89,7 +89,7 @@ MSCCLPP_PLAN_OUTLINED void store_window(char* to, const char* from, uint64_t byt
 }
 
 MSCCLPP_DEVICE bool move_through(const Machine& m, const Op& o, const Range& r) {
-  if ((o.flags & kStoresWindow) == 0) return false;
+  if (!m.has(o, kStoresWindow)) return false;
   const char* from = m.at(m.source(o, 0), r);
   char* to = m.at(m.through(o, 0), r);
   if (!in_words(from, to, r.n)) return false;
@@ -107,7 +107,7 @@ MSCCLPP_DEVICE void window_packet(LL16Packet* p, uint64_t payload, uint32_t flag
 // One packet to all members. False: nothing was done.
 template <class P>
 MSCCLPP_DEVICE bool packet_through(const Machine& m, const Op& o, const Range& r, uint64_t i, typename P::Payload payload) {
-  if ((o.flags & kStoresWindow) == 0) return false;
+  if (!m.has(o, kStoresWindow)) return false;
   window_packet(reinterpret_cast<P*>(m.at(m.through(o, 0), r)) + i, payload, m.flag);
   return true;
 }

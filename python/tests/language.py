@@ -357,6 +357,7 @@ def raises(kind, text, call):
         call()
     except kind as error:
         assert text in str(error), f"{error!r}: expected {text!r}"
+        return type(error)
     else:
         raise AssertionError(f"nothing was raised: expected {kind.__name__}: {text}")
 
@@ -376,7 +377,8 @@ def check_errors():
         raises(AttributeError, "Rank 2 is out of bounds. Number of ranks: 2", lambda: Buffer(2, 1))
         raises(RuntimeError, "Source rank 2 is out of bounds. Number of ranks: 2", lambda: MemoryChannel(0, 2))
         raises(RuntimeError, "One or more ranks in [0, 1, 2] are out of bounds. Number of ranks: 2", lambda: SwitchChannel([0, 1, 2], BufferType.input))
-        raises(RuntimeError, "Rank 2 is not part of this SwitchChannel's rank group.", lambda: SwitchChannel([0, 1], BufferType.input).at_rank(2))
+        kind = raises(RuntimeError, "Rank 2 is not part of this SwitchChannel's rank group.", lambda: SwitchChannel([0, 1], BufferType.input).at_rank(2))
+        assert kind is RuntimeError, kind
         raises(KeyError, "Rank 1 is not part of", lambda: SwitchChannel([0], BufferType.input).reduce(1, 0, 1, data[0:1], 0))
         raises(TypeError, "Buffer indices must be slices, not int", lambda: data[0])
         raises(ValueError, "does not support step != 1 (got step=2)", lambda: data[0:2:2])

@@ -95,6 +95,7 @@ func pick(c, yes, no uint64) uint64 {
 var words = map[string]*alu{
 	"v_add_u16":     value(func(a, b, _ uint64) uint64 { return (a + b) & 0xffff }),
 	"v_sub_u16":     value(func(a, b, _ uint64) uint64 { return (a - b) & 0xffff }),
+	"v_subrev_u16":  value(func(a, b, _ uint64) uint64 { return (b - a) & 0xffff }),
 	"v_mul_lo_u16":  value(func(a, b, _ uint64) uint64 { return a * b & 0xffff }),
 	"v_lshlrev_b16": value(func(a, b, _ uint64) uint64 { return b << (a & 15) & 0xffff }),
 	"v_lshrrev_b16": value(func(a, b, _ uint64) uint64 { return b >> (a & 15) & 0xffff }),

@@ -45,20 +45,36 @@ func group(w *wave, o *op) error {
 	return nil
 }
 
+// parts are how many bytes of each word an operation accesses, the low ones.
+func parts(o *op) int {
+	switch {
+	case strings.HasSuffix(o.Name, "_u8"):
+		return 1
+	case strings.HasSuffix(o.Name, "_u16"), strings.HasSuffix(o.Name, "_b16"):
+		return 2
+	}
+	return 4
+}
+
 func (w *wave) groupLanes(o *op, place, words, offset int, write bool) error {
 	lds, address := w.block.lds, &w.v[o.Src[0].N]
+	part := parts(o)
+	bytes := part * words
 	for m := w.exec(); m != 0; m &= m - 1 {
 		l := bits.TrailingZeros64(m)
 		at := int(address[l]) + offset
-		if at < 0 || at+4*words > len(lds) || at%min(4*words, 8) != 0 && at%4 != 0 {
-			return fmt.Errorf("lane %d: %d bytes at %#x of group memory: it has %d bytes", l, 4*words, at, len(lds))
+		if at < 0 || at+bytes > len(lds) || at%part != 0 {
+			return fmt.Errorf("lane %d: %d bytes at %#x of group memory: it has %d bytes", l, bytes, at, len(lds))
 		}
+		var word [4]byte
 		for r := range words {
-			b := lds[at+4*r:]
+			b := lds[at+part*r:][:part]
 			if write {
-				binary.LittleEndian.PutUint32(b, w.v[int(o.Src[1+place].N)+r][l])
+				binary.LittleEndian.PutUint32(word[:], w.v[int(o.Src[1+place].N)+r][l])
+				copy(b, word[:])
 			} else {
-				w.loaded[place*words+r][l] = binary.LittleEndian.Uint32(b)
+				copy(word[:], b)
+				w.loaded[place*words+r][l] = binary.LittleEndian.Uint32(word[:])
 			}
 		}
 	}

@@ -124,6 +124,36 @@ func TestFieldsAndLargest(t *testing.T) {
 	}
 }
 
+// The low half of a word is written to the memory of a block, beside what is there; bytes and halves are read.
+func TestPartsOfGroupMemory(t *testing.T) {
+	buffer := make([]uint32, 64)
+	p := program(loadArgs, 0, wait, shift2,
+		0x68040081,             // v_add_u32 v2, 1, v0
+		0xbefc00ff, 0x00010000, // s_mov_b32 m0, 0x10000
+		0x7e0a0280,             // v_mov_b32 v5, 0
+		0x7e0602c1,             // v_mov_b32 v3, -1
+		0xd81a0000, 0x00000305, // ds_write_b32 v5, v3
+		wait,
+		0xd83e0002, 0x00000205, // ds_write_b16 v5, v2 offset:2
+		wait,
+		0xd86c0000, 0x02000005, // ds_read_b32 v2, v5
+		0xd8740001, 0x03000005, // ds_read_u8 v3, v5 offset:1
+		0xd8780002, 0x04000005, // ds_read_u16 v4, v5 offset:2
+		wait,
+		0x68040702, // v_add_u32 v2, v2, v3
+		0x68040902, // v_add_u32 v2, v2, v4
+		store, storeWords)
+	if err := run(t, machine.Options{Steps: 10000}, p, buffer); err != nil {
+		t.Fatal(err)
+	}
+	const want = (64<<16 | 0xffff) + 0xff + 64 // the last lane is the one that remains
+	for l, v := range buffer {
+		if v != want {
+			t.Fatalf("lane %d has %#x: expected %#x", l, v, want)
+		}
+	}
+}
+
 // Mistakes of kernels are reported, with their place.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct {

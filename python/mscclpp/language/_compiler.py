@@ -16,7 +16,7 @@ class RankError(RuntimeError, AttributeError):
 
 
 class SwitchRankError(RuntimeError, KeyError):
-    """A rank that is not in the group of a switch channel: where MSCCL++ does not look, its dictionary raises KeyError."""
+    """A rank that is not in the group of a switch channel: at_rank of MSCCL++ raises RuntimeError; its operations do not look, and a dictionary raises KeyError."""
 
     __str__ = Exception.__str__
 
@@ -46,13 +46,13 @@ class Compiler:
         if mistake is None:
             return answer.get("value")
         text = mistake["text"]
-        raise _kind(mistake["kind"], text)(text)
+        raise _kind(call, mistake["kind"], text)(text)
 
 
-def _kind(name: str, text: str) -> type:
+def _kind(call: str, name: str, text: str) -> type:
     if text.startswith("Rank ") and "is out of bounds" in text:
         return RankError
-    if text.startswith("Rank ") and "is not part of this SwitchChannel" in text:
+    if call != "switch_at" and text.startswith("Rank ") and "is not part of this SwitchChannel" in text:
         return SwitchRankError
     return _KINDS.get(name, RuntimeError)
 

@@ -30,6 +30,7 @@ type benchFlags struct {
 	inPlace                              string
 	device, versus                       string
 	native                               bool            // versus is an algorithm of the library
+	rival                                *other          // that one
 	options                              bench.Options   // the options that all of them have in common, and the first
 	all                                  []bench.Options // one for each collective, place and length of graph
 
@@ -203,6 +204,7 @@ func (f *benchFlags) run(env *verb.Env) error {
 			func(r report.Row) error {
 				line.Clear()
 				rows = append(rows, r)
+				fmt.Fprint(env.Stderr, f.rival.missing(&r))
 				if lost = ofOutput(out.Row(r)); lost != nil || env.OutputClosed() {
 					return bench.ErrStop
 				}
@@ -227,8 +229,12 @@ func (f *benchFlags) meetPeer(ctx context.Context, g *group) (leave func(), err 
 		return func() {}, nil
 	}
 	if f.native {
+		f.rival = &other{group: g, algorithm: f.versus}
 		for i := range f.all {
-			f.all[i].Peer = &other{group: g, algorithm: f.versus}
+			if err := f.rival.known(f.all[i].Collective); err != nil {
+				return nil, said(g, err)
+			}
+			f.all[i].Peer = f.rival
 		}
 		return func() {}, nil
 	}
