@@ -44,7 +44,6 @@ var integers = map[string]*alu{
 	"v_mul_lo_u32":     value(func(a, b, _ uint64) uint64 { return a * b }),
 	"v_mul_i32_i24":    value(func(a, b, _ uint64) uint64 { return uint64(uint32(i24(a) * i24(b))) }),
 	"v_mul_hi_i32_i24": value(func(a, b, _ uint64) uint64 { return uint64(uint32(i24(a) * i24(b) >> 32)) }),
-	"v_mad_i32_i24":    value(func(a, b, c uint64) uint64 { return uint64(uint32((i32(a)<<8>>8)*(i32(b)<<8>>8) + i32(c))) }),
 	"v_mul_u32_u24":    value(func(a, b, _ uint64) uint64 { return (a & 0xffffff) * (b & 0xffffff) }),
 	"v_mul_hi_u32":     value(func(a, b, _ uint64) uint64 { return u32(a) * u32(b) >> 32 }),
 	"v_min_u32":        value(func(a, b, _ uint64) uint64 { return min(a, b) }),

@@ -107,7 +107,6 @@ func TestFieldsAndLargest(t *testing.T) {
 		"8 bits from 4 on of -1":   {[]uint32{0x9286ffc1, 0x00080004 /* s_bfe_u32 s6, -1, 0x80004 */, 0x7e040206 /* v_mov_b32 v2, s6 */}, func(uint32) uint32 { return 0xff }},
 		"no bits of -1":            {[]uint32{0x9286ffc1, 0x00000004, 0x7e040206}, func(uint32) uint32 { return 0 }},
 		"32 bits from 28 on of -1": {[]uint32{0x9286ffc1, 0x0020001c, 0x7e040206}, func(uint32) uint32 { return 0xf }},
-		"7 and -1 times the lane":  {[]uint32{0xd1c20002, 0x021e00c1 /* v_mad_i32_i24 v2, -1, v0, 7 */}, func(l uint32) uint32 { return 7 - l }},
 		"of 32, the lane and 7":    {[]uint32{0xd1d50002, 0x021e00a0 /* v_max3_u32 v2, 32, v0, 7 */}, func(l uint32) uint32 { return max(32, l) }},
 		"of the lane, -1 and 0":    {[]uint32{0xd1d50002, 0x02018300 /* v_max3_u32 v2, v0, -1, 0 */}, func(uint32) uint32 { return 0xffffffff }},
 	} {
