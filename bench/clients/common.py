@@ -77,6 +77,39 @@ def time_of(graph, repeats):
     return out
 
 
+FEW, MANY = 20, 100
+
+
+def slopes(ways, rounds=9):
+    """Times a call of each of the named functions by turns, in microseconds of the slowest rank: the slope between graphs of FEW and of MANY
+    dependent calls, so that ranks which begin apart do not count."""
+    graphs = {name: (graph_of(way, FEW), graph_of(way, MANY)) for name, way in ways.items()}
+    times = {name: ([], []) for name in graphs}
+    for both in graphs.values():
+        for graph in both:
+            time_of(graph, 2)
+    for _ in range(rounds):
+        for name, both in graphs.items():
+            for list_of, graph in zip(times[name], both):
+                dist.barrier()
+                torch.cuda.synchronize()
+                list_of += time_of(graph, 1)
+    mine = torch.tensor([(median(many) - median(few)) / (MANY - FEW) for few, many in times.values()], device=DEVICE)
+    dist.all_reduce(mine, dist.ReduceOp.MAX)
+    return {name: round(t, 2) for name, t in zip(times, mine.tolist())}
+
+
+def per_token(rows, key):
+    """Prints what a further token costs, between the two largest calls with the same key: the rest of a call's time is that of a launch."""
+    for value in dict.fromkeys(r[key] for r in rows):
+        some = sorted((r for r in rows if r[key] == value), key=lambda r: r["tokens"])[-2:]
+        if len(some) < 2 or some[0]["tokens"] == some[1]["tokens"]:
+            continue
+        few, many = some
+        costs = {n: 1000 * (t - few["us"][n]) / (many["tokens"] - few["tokens"]) for n, t in many["us"].items() if n in few["us"]}
+        print(f"{key} {value}, ns of a token between {few['tokens']} and {many['tokens']}: " + ", ".join(f"{n} {c:.0f}" for n, c in costs.items()), flush=True)
+
+
 def run(client, parts):
     """Runs the parts that the command line names, or all, and prints a line for each."""
     start()

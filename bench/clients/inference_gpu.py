@@ -2,7 +2,7 @@
 
     torchrun --standalone --nproc-per-node N bench/clients/inference_gpu.py [--quick] [--json FILE]
 
-Times are microseconds of one call among STEPS dependent ones in a CUDA graph: the median of replays, of the slowest rank. All
+Times are microseconds of a call by slope between CUDA graphs of few and of many dependent calls: the median of replays, of the slowest rank. All
 columns of a line are measured by turns, in one run. torch is its one-shot all-reduce over symmetric memory, with the same norm
 behind it as NCCL's. The goal is that of two H100s, where there is one. The table comes last.
 """
@@ -17,13 +17,13 @@ from torch.nn.functional import layer_norm, rms_norm
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
 import mscclpp.torch_ops  # noqa: E402
-from common import DEVICE, RANK, SIZE, expect, graph_of, median, row, start, time_of  # noqa: E402
+from common import DEVICE, RANK, SIZE, expect, per_token, row, slopes, start  # noqa: E402
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("--quick", action="store_true", help="few sizes")
 arguments.add_argument("--json", help="a file for the rows")
 arguments = arguments.parse_args()
-EPSILON, STEPS = 1e-5, 40
+EPSILON = 1e-5
 GOALS = {(8192, 1): 2.7, (8192, 4): 3.0, (8192, 16): 3.8, (8192, 64): 6.1, (8192, 256): 15.4, (4096, 1): 2.5, (4096, 16): 3.2, (4096, 64): 4.4, (4096, 256): 9.0}
 ops = torch.ops.mscclpp
 NAMES = {torch.bfloat16: "bf16", torch.float16: "f16"}
@@ -93,8 +93,8 @@ def check(dtype, tokens, hidden, shots):
         within(f"{what} quantization {quantization}", output.double() * scale.double(), want, slack)
 
 
-def graphs(tokens, hidden, dtype):
-    """Yield a name and a graph of STEPS dependent calls, for each way."""
+def ways(tokens, hidden, dtype):
+    """Yield a name and a function that makes a call, for each way."""
     x, residual, weight, _ = data(dtype, tokens, hidden, 7)
     space, code = mscclpp.torch_ops._space("", x), mscclpp.torch_ops._CODES[dtype]
     scales = torch.empty(tokens, 1, device=DEVICE)
@@ -121,16 +121,16 @@ def graphs(tokens, hidden, dtype):
         residual.add_(torch.ops.symm_mem.one_shot_all_reduce(shared, "sum", dist.group.WORLD.group_name))
         shared.copy_(rms_norm(residual, (hidden,), weight, EPSILON))
 
-    yield "one-shot", graph_of(fused(1), STEPS)
-    yield "two-shot", graph_of(fused(2), STEPS)
-    yield "chosen", graph_of(fused(0), STEPS)
-    yield "fp8", graph_of(quantized, STEPS)
-    yield "nccl+norm", graph_of(nccl, STEPS)
-    yield "nccl", graph_of(plain, STEPS)
+    yield "one-shot", fused(1)
+    yield "two-shot", fused(2)
+    yield "chosen", fused(0)
+    yield "fp8", quantized
+    yield "nccl+norm", nccl
+    yield "nccl", plain
     shared = symmetric(x)
     KEPT.append((x, residual, weight, scales, eight, shared))
     if shared is not None:
-        yield "torch", graph_of(torch_symmetric, STEPS)
+        yield "torch", torch_symmetric
 
 
 def symmetric(like):
@@ -149,18 +149,7 @@ def symmetric(like):
 
 def measure(tokens, hidden, dtype):
     KEPT.clear()
-    named = dict(graphs(tokens, hidden, dtype))
-    times = {name: [] for name in named}
-    for graph in named.values():
-        time_of(graph, 2)
-    for _ in range(9):
-        for name, graph in named.items():
-            dist.barrier()
-            torch.cuda.synchronize()
-            times[name] += time_of(graph, 1)
-    mine = torch.tensor([median(t) / STEPS for t in times.values()], device=DEVICE)
-    dist.all_reduce(mine, dist.ReduceOp.MAX)
-    found = {name: round(t, 2) for name, t in zip(times, mine.tolist())}
+    found = slopes(dict(ways(tokens, hidden, dtype)))
     rows.append({"operator": "all_reduce_rms_norm", "ranks": SIZE, "gpu": torch.cuda.get_device_name(), "hidden": hidden, "tokens": tokens, "type": NAMES[dtype], "us": found})
     row(**rows[-1])
 
@@ -172,6 +161,7 @@ def table():
         goal = GOALS.get((r["hidden"], r["tokens"])) if SIZE == 2 else None
         times = "".join(f"{r['us'][n]:>11.2f}" if n in r["us"] else " " * 11 for n in names)
         print(f"{r['type']:>5}{r['hidden']:>10} x {r['tokens']:<5}{times}" + (f"{goal:>8}" if goal else ""), flush=True)
+    per_token([r for r in rows if r["type"] == "bf16"], "hidden")
 
 
 def main():

@@ -2,7 +2,7 @@
 
     torchrun --standalone --nproc-per-node N bench/clients/moe_gpu.py [--quick] [--json FILE]
 
-Times are microseconds of one call among STEPS dependent ones in a CUDA graph: the median of replays, of the slowest rank. All
+Times are microseconds of a call by slope between CUDA graphs of few and of many dependent calls: the median of replays, of the slowest rank. All
 columns of a line are measured by turns, in one run. A pair is a dispatch and its combine; "weights" have come with the dispatch.
 """
 import argparse
@@ -15,13 +15,12 @@ import torch.distributed as dist
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
 import mscclpp.deep_ep as deep_ep  # noqa: E402
-from common import DEVICE, RANK, SIZE, expect, graph_of, median, row, start, time_of  # noqa: E402
+from common import DEVICE, RANK, SIZE, expect, per_token, row, slopes, start  # noqa: E402
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("--quick", action="store_true", help="few sizes")
 arguments.add_argument("--json", help="a file for the rows")
 arguments = arguments.parse_args()
-STEPS = 40
 rows = []
 
 
@@ -72,8 +71,8 @@ def check(buffer, most, hidden, experts, top, seed, fp8, hooked, brought):
     expect(bool(((got.double() - want).abs() <= 0.012 * want.abs() + 1e-6).all()), f"{what}: the sums")
 
 
-def graphs(buffer, tokens, hidden, experts, top):
-    """Yield a name, a graph, and how many calls it has."""
+def ways(buffer, tokens, hidden, experts, top):
+    """Yield a name and a function that makes a call, for each way."""
     x, chosen, weights = inputs(RANK, tokens, hidden, experts, top, 3)
     most = tokens
     received, count, handle, _, _ = buffer.low_latency_dispatch(x, chosen, most, experts, use_fp8=False, topk_weights=weights)
@@ -88,29 +87,18 @@ def graphs(buffer, tokens, hidden, experts, top):
         rows_of, _, h, _, _ = buffer.low_latency_dispatch(x, chosen, most, experts, use_fp8=False, topk_weights=weights)
         buffer.low_latency_combine(rows_of, chosen, None, h, out=out)
 
-    yield "dispatch", graph_of(dispatch(False), STEPS)
-    yield "cast fp8", graph_of(dispatch(True), STEPS)
-    yield "given fp8", graph_of(lambda: buffer.low_latency_dispatch((eight, scales), chosen, most, experts, topk_weights=weights), STEPS)
-    yield "combine", graph_of(lambda: buffer.low_latency_combine(received, chosen, None, handle, out=out), STEPS)
-    yield "+weights", graph_of(lambda: buffer.low_latency_combine(received, chosen, weights, plain, out=out), STEPS)
-    yield "pair", graph_of(pair, STEPS)
-    yield "all-gather", graph_of(lambda: dist.all_gather_into_tensor(gathered, x), STEPS)
-    yield "red.-scat.", graph_of(lambda: dist.reduce_scatter_tensor(out, gathered), STEPS)
+    yield "dispatch", dispatch(False)
+    yield "cast fp8", dispatch(True)
+    yield "given fp8", lambda: buffer.low_latency_dispatch((eight, scales), chosen, most, experts, topk_weights=weights)
+    yield "combine", lambda: buffer.low_latency_combine(received, chosen, None, handle, out=out)
+    yield "+weights", lambda: buffer.low_latency_combine(received, chosen, weights, plain, out=out)
+    yield "pair", pair
+    yield "all-gather", lambda: dist.all_gather_into_tensor(gathered, x)
+    yield "red.-scat.", lambda: dist.reduce_scatter_tensor(out, gathered)
 
 
 def measure(buffer, tokens, hidden, experts, top):
-    named = dict(graphs(buffer, tokens, hidden, experts, top))
-    times = {name: [] for name in named}
-    for graph in named.values():
-        time_of(graph, 2)
-    for _ in range(9):
-        for name, graph in named.items():
-            dist.barrier()
-            torch.cuda.synchronize()
-            times[name] += time_of(graph, 1)
-    mine = torch.tensor([median(t) / STEPS for t in times.values()], device=DEVICE)
-    dist.all_reduce(mine, dist.ReduceOp.MAX)
-    found = {name: round(t, 2) for name, t in zip(times, mine.tolist())}
+    found = slopes(dict(ways(buffer, tokens, hidden, experts, top)))
     rows.append({"operator": "moe", "ranks": SIZE, "gpu": torch.cuda.get_device_name(), "hidden": hidden, "tokens": tokens, "experts": experts, "top": top, "us": found})
     row(**rows[-1])
 
@@ -125,6 +113,7 @@ def table():
     for r in rows:
         known = PROTOTYPE.get(r["tokens"]) if SIZE == 2 else None
         print(f"{r['experts']:>8}{r['tokens']:>8}" + "".join(f"{r['us'][n]:>11.2f}" for n in names) + (f"   {known}" if known else ""), flush=True)
+    per_token(rows, "experts")
 
 
 def main():
