@@ -87,13 +87,14 @@ func (c *health) Overdue() error {
 
 // overdue ends the communicator with a wait that a kernel has left.
 func (c *health) overdue(w *kernel.WaitControl) {
-	peer := int(w.Peer)
+	peer, whom := int(w.Peer), fmt.Sprintf("rank %d", w.Peer)
 	if peer >= c.boot.Size() || peer == c.boot.Rank() {
-		peer = framework.NoPeer // a wait for several
+		peer, whom = framework.NoPeer, "several ranks"
 	}
+	limit := time.Duration(w.Deadline)
 	c.Abort(&framework.Error{Op: "wait", Peer: peer, Err: fmt.Errorf(
-		"%w: no progress within %v: %s: expected count %d, seen %d",
-		framework.ErrPeer, time.Duration(w.Deadline), c.waitOf(w.Kernel, w.Channel), w.Expected, w.Seen)})
+		"%w: no progress within %v: %s: expected count %d, seen %d; rank %d has waited for %s since %s or before",
+		framework.ErrPeer, limit, c.waitOf(w.Kernel, w.Channel), w.Expected, w.Seen, c.boot.Rank(), whom, time.Now().Add(-limit).Format(time.TimeOnly))})
 }
 
 // NameWaits lets Check say what a kernel was waiting for. Check calls name, from any

@@ -99,8 +99,8 @@ func TestDeadlineOfAWaitBlamesThePeer(t *testing.T) {
 		}
 		atomic.StoreUint32(&w.Reported, 1)
 		err := c.Check()
-		if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 1 || !strings.Contains(err.Error(), "word 3: expected count 7, seen 6") {
-			return fmt.Errorf("%v, expected ErrPeer that names rank 1 and what is waited for", err)
+		if !errors.Is(err, framework.ErrPeer) || framework.PeerOf(err) != 1 || !strings.Contains(err.Error(), "word 3: expected count 7, seen 6; rank 0 has waited for rank 1 since ") {
+			return fmt.Errorf("%v, expected ErrPeer that names rank 1, what is waited for, and since when", err)
 		}
 		return nil
 	})
