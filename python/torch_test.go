@@ -8,6 +8,15 @@ import (
 
 func hasTorch(p interpreter) bool { return strings.HasPrefix(p.Torch, "2.11.") }
 
+// Public names have types and docstrings.
+func TestTorchSignatures(t *testing.T) {
+	p := newest(t, "torch 2.11", hasTorch)
+	text, err := run(t, p, 0, nil, "-W", "ignore", "tests/signatures.py", "mscclpp.torch", "mscclpp.torch_ops", "mscclpp.deep_ep")
+	if err != nil || !strings.HasSuffix(text, " functions are right\n") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
 // Every operation of torch.distributed over the backend.
 func TestTorchOperations(t *testing.T) {
 	p := newest(t, "torch 2.11", hasTorch)

@@ -30,6 +30,10 @@ from ._torch_moves import Moves, native
 from ._torch_work import LONGEST, Together, Work, Worker, seconds
 from ._unique_id import UniqueId
 
+TYPE_CHECKING = False  # checkers of types take it for true
+if TYPE_CHECKING:
+    import datetime
+
 SUPPORTED = ("2.11",)
 """The versions of torch whose interface for backends in Python this module knows."""
 
@@ -46,7 +50,7 @@ class ProcessGroup(dist.ProcessGroup):
         communicator: the one for collectives. Calls on it must not be mixed with calls on the group that are under way.
     """
 
-    def __init__(self, store, rank: int, size: int, timeout, device=None) -> None:
+    def __init__(self, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta | float | None, device: torch.device | None = None) -> None:
         super().__init__(rank, size)
         self._store, self._me, self._n = store, rank, size
         self._limit = seconds(timeout) or LONGEST
@@ -123,16 +127,19 @@ class ProcessGroup(dist.ProcessGroup):
     # Answers to torch ------------------------------------------------------------------------------
 
     def rank(self) -> int:
+        """Return the number of this rank in the group."""
         return self._me
 
     getRank = rank
 
     def size(self) -> int:
+        """Return how many ranks the group has."""
         return self._n
 
     getSize = size
 
     def name(self) -> str:
+        """Return the name of the backend."""
         return "mscclpp"
 
     getBackendName = _get_backend_name = name
@@ -143,9 +150,11 @@ class ProcessGroup(dist.ProcessGroup):
         return self._name
 
     def getGroupName(self) -> str:
+        """Return the group's name."""
         return self._name
 
     def _set_group_name(self, name: str) -> None:
+        """Note the group's name, which torch gives."""
         self._name = name
 
     setGroupName = _set_group_name
@@ -155,9 +164,11 @@ class ProcessGroup(dist.ProcessGroup):
         return self._description
 
     def getGroupDesc(self) -> str:
+        """Return the group's description."""
         return self._description
 
     def _set_group_desc(self, text: str) -> None:
+        """Note the group's description."""
         self._description = text
 
     setGroupDesc = _set_group_desc
@@ -172,7 +183,8 @@ class ProcessGroup(dist.ProcessGroup):
         return self
 
     @property
-    def bound_device_id(self):
+    def bound_device_id(self) -> torch.device | None:
+        """The GPU that the group was made for; None for any."""
         return self._device
 
     supports_splitting = supports_coalescing = supports_time_estimate = supports_shrinking = supports_tensor_alloc = False
@@ -183,10 +195,10 @@ class ProcessGroup(dist.ProcessGroup):
     def _get_sequence_number_for_group(self) -> int:
         return 0
 
-    def get_group_store(self):
+    def get_group_store(self) -> dist.Store:
         return self._store
 
-    def set_timeout(self, timeout) -> None:
+    def set_timeout(self, timeout: datetime.timedelta | float | None) -> None:
         self._limit = seconds(timeout) or LONGEST
 
     _set_default_timeout = set_timeout
@@ -273,12 +285,12 @@ class ProcessGroup(dist.ProcessGroup):
 
     # Collectives ----------------------------------------------------------------------------------
 
-    def allreduce(self, tensors, opts=c10d.AllreduceOptions()):
+    def allreduce(self, tensors: list[torch.Tensor], opts: c10d.AllreduceOptions = c10d.AllreduceOptions()) -> dist.Work:
         tensor, op = _one(tensors, "all_reduce"), opts.reduceOp
         return self._do("all_reduce", lambda on: on.all_reduce(tensor, op), [tensor], opts.asyncOp, tensor,
                         plain=tensor.is_cuda and tensor.is_contiguous() and native(tensor, op))
 
-    def allreduce_coalesced(self, tensors, opts=c10d.AllreduceCoalescedOptions()):
+    def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: c10d.AllreduceCoalescedOptions = c10d.AllreduceCoalescedOptions()) -> dist.Work:
         tensors, op = [_dense(t, "all_reduce_coalesced") for t in tensors], opts.reduceOp
 
         def run(on):
@@ -286,19 +298,19 @@ class ProcessGroup(dist.ProcessGroup):
                 on.all_reduce(tensor, op)
         return self._do("all_reduce_coalesced", run, tensors, opts.asyncOp, tensors[0] if tensors else None)
 
-    def broadcast(self, tensors, opts=c10d.BroadcastOptions()):
+    def broadcast(self, tensors: list[torch.Tensor], opts: c10d.BroadcastOptions = c10d.BroadcastOptions()) -> dist.Work:
         tensor, root = _one(tensors, "broadcast"), opts.rootRank
         return self._do("broadcast", lambda on: on.broadcast(tensor, root), [tensor], opts.asyncOp, tensor, plain=tensor.is_contiguous())
 
-    def reduce(self, tensors, opts=c10d.ReduceOptions()):
+    def reduce(self, tensors: list[torch.Tensor], opts: c10d.ReduceOptions = c10d.ReduceOptions()) -> dist.Work:
         tensor, op, root = _one(tensors, "reduce"), opts.reduceOp, opts.rootRank
         return self._do("reduce", lambda on: on.reduce(tensor, op, root), [tensor], getattr(opts, "asyncOp", False), tensor)
 
-    def allgather(self, output_tensors, input_tensors, opts=c10d.AllgatherOptions()):
+    def allgather(self, output_tensors: list[list[torch.Tensor]], input_tensors: list[torch.Tensor], opts: c10d.AllgatherOptions = c10d.AllgatherOptions()) -> dist.Work:
         source, outputs = _one(input_tensors, "all_gather"), self._list(_only(output_tensors, "all_gather"), "all_gather")
         return self._do("all_gather", lambda on: on.all_gather(outputs, source), [outputs], opts.asyncOp, source)
 
-    def allgather_coalesced(self, output_lists, input_list, opts=c10d.AllgatherOptions()):
+    def allgather_coalesced(self, output_lists: list[list[torch.Tensor]], input_list: list[torch.Tensor], opts: c10d.AllgatherOptions = c10d.AllgatherOptions()) -> dist.Work:
         """Gather tensor i of all ranks in list i of each rank's lists, as torch has it: output_lists[rank][i]."""
         columns = [[row[i] for row in output_lists] for i in range(len(input_list))]
         works = [self.allgather([column], [source], opts) for column, source in zip(columns, input_list)]
@@ -309,10 +321,10 @@ class ProcessGroup(dist.ProcessGroup):
         return self._do("all_gather_into_tensor", lambda on: on.all_gather(output, source), [output], opts.asyncOp, output, source,
                         plain=output.is_cuda and output.is_contiguous() and source.is_contiguous())
 
-    def allgather_into_tensor_coalesced(self, outputs, inputs, opts=c10d.AllgatherOptions()):
+    def allgather_into_tensor_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: c10d.AllgatherOptions = c10d.AllgatherOptions()) -> dist.Work:
         return Together(self, [self._allgather_base(o, i, opts) for o, i in zip(outputs, inputs)], list(outputs))
 
-    def reduce_scatter(self, output_tensors, input_tensors, opts=c10d.ReduceScatterOptions()):
+    def reduce_scatter(self, output_tensors: list[torch.Tensor], input_tensors: list[list[torch.Tensor]], opts: c10d.ReduceScatterOptions = c10d.ReduceScatterOptions()) -> dist.Work:
         output, op = _one(output_tensors, "reduce_scatter"), opts.reduceOp
         parts = self._list(_only(input_tensors, "reduce_scatter"), "reduce_scatter")
         return self._do("reduce_scatter", lambda on: on.reduce_scatter(output, parts, op), [output], opts.asyncOp, output, parts)
@@ -322,49 +334,50 @@ class ProcessGroup(dist.ProcessGroup):
         return self._do("reduce_scatter_tensor", lambda on: on.reduce_scatter(output, source, op), [output], opts.asyncOp, output, source,
                         plain=output.is_cuda and output.is_contiguous() and source.is_contiguous() and native(source, op))
 
-    def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=c10d.ReduceScatterOptions()):
+    def reduce_scatter_tensor_coalesced(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: c10d.ReduceScatterOptions = c10d.ReduceScatterOptions()) -> dist.Work:
         return Together(self, [self._reduce_scatter_base(o, i, opts) for o, i in zip(outputs, inputs)], list(outputs))
 
-    def gather(self, output_tensors, input_tensors, opts=c10d.GatherOptions()):
+    def gather(self, output_tensors: list[list[torch.Tensor]], input_tensors: list[torch.Tensor], opts: c10d.GatherOptions = c10d.GatherOptions()) -> dist.Work:
         source, root = _one(input_tensors, "gather"), opts.rootRank
         outputs = self._list(_only(output_tensors, "gather"), "gather") if self._me == root else []
         return self._do("gather", lambda on: on.gather(outputs, source, root), [outputs], opts.asyncOp, source)
 
-    def scatter(self, output_tensors, input_tensors, opts=c10d.ScatterOptions()):
+    def scatter(self, output_tensors: list[torch.Tensor], input_tensors: list[list[torch.Tensor]], opts: c10d.ScatterOptions = c10d.ScatterOptions()) -> dist.Work:
         output, root = _one(output_tensors, "scatter"), opts.rootRank
         parts = self._list(_only(input_tensors, "scatter"), "scatter") if self._me == root else []
         return self._do("scatter", lambda on: on.scatter(output, parts, root), [output], opts.asyncOp, output, parts)
 
-    def alltoall_base(self, output, input, output_split_sizes, input_split_sizes, opts=c10d.AllToAllOptions()):
+    def alltoall_base(self, output: torch.Tensor, input: torch.Tensor, output_split_sizes: list[int], input_split_sizes: list[int],
+                      opts: c10d.AllToAllOptions = c10d.AllToAllOptions()) -> dist.Work:
         output, source = _dense(output, "all_to_all_single"), _dense(input, "all_to_all_single")
         return self._do("all_to_all_single", lambda on: on.all_to_all_single(output, source, output_split_sizes, input_split_sizes),
                         [output], opts.asyncOp, output, source)
 
-    def alltoall(self, output_tensors, input_tensors, opts=c10d.AllToAllOptions()):
+    def alltoall(self, output_tensors: list[torch.Tensor], input_tensors: list[torch.Tensor], opts: c10d.AllToAllOptions = c10d.AllToAllOptions()) -> dist.Work:
         outputs, parts = self._list(output_tensors, "all_to_all"), self._list(input_tensors, "all_to_all")
         return self._do("all_to_all", lambda on: on.all_to_all(outputs, parts), outputs, opts.asyncOp, outputs[0], parts)
 
-    def barrier(self, opts=c10d.BarrierOptions()):
+    def barrier(self, opts: c10d.BarrierOptions = c10d.BarrierOptions()) -> dist.Work:
         """Wait until all ranks are here, and what is on the current streams of the GPUs in use is done."""
         for lane in list(self._lanes.values()):
             lane.finish()
         return self._do("barrier", lambda on: on.barrier(), [], getattr(opts, "asyncOp", False))
 
-    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+    def monitored_barrier(self, timeout: datetime.timedelta | float | None = None, wait_all_ranks: bool = False) -> None:
         work = self._do("monitored_barrier", lambda on: on.barrier(), [], True)
         work.wait(timeout)
 
     # Messages -------------------------------------------------------------------------------------
 
-    def send(self, tensors, dst: int, tag: int = 0):
+    def send(self, tensors: list[torch.Tensor], dst: int, tag: int = 0) -> dist.Work:
         source = _one(tensors, "send")
         return self._message("send", self._me, dst, tag, lambda on, peer: on.send(source, peer), source)
 
-    def recv(self, tensors, src: int, tag: int = 0):
+    def recv(self, tensors: list[torch.Tensor], src: int, tag: int = 0) -> dist.Work:
         target = _one(tensors, "recv")
         return self._message("recv", src, self._me, tag, lambda on, peer: on.recv(target, peer), target)
 
-    def recv_anysource(self, tensors, tag: int = 0):
+    def recv_anysource(self, tensors: list[torch.Tensor], tag: int = 0) -> dist.Work:
         raise _errors.make(2, "recv from any source: expected the rank that sends")
 
     def _message(self, what: str, src: int, dst: int, tag: int, run, tensor):

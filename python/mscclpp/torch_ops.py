@@ -11,6 +11,8 @@ groups are those of torch ("" is the default group), as functional collectives h
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.distributed as dist
 
@@ -33,7 +35,7 @@ def _name(group) -> str:
     return "" if dist.is_initialized() and name == dist.group.WORLD.group_name else name
 
 
-def enable(group=None, *, device: str | torch.device | None = None, scratch_bytes: int = 0) -> None:
+def enable(group: dist.ProcessGroup | str | None = None, *, device: str | torch.device | None = None, scratch_bytes: int = 0) -> None:
     """Prepare the operators for a group. Collective: all ranks of the group call it.
 
     Args:
@@ -48,7 +50,7 @@ def enable(group=None, *, device: str | torch.device | None = None, scratch_byte
     _spaces[key] = Workspace(_torch_group.communicator(group, device), scratch_bytes)
 
 
-def disable(group=None) -> None:
+def disable(group: dist.ProcessGroup | str | None = None) -> None:
     """End what enable has made for a group: before it is destroyed."""
     for key in [k for k in _spaces if k[0] == _name(group)]:
         _spaces.pop(key)._comm.close()
@@ -294,7 +296,7 @@ def _(input, residual, weight, epsilon, group):
     return torch.empty_like(input), torch.empty_like(input)
 
 
-def fused(backend: str | object = "inductor"):
+def fused(backend: str | Callable = "inductor") -> Callable:
     """Return a backend for torch.compile that puts all_reduce_rms_norm in the place of an all-reduce, an addition and rms_norm.
 
     The group is one for which enable was called; others are left alone, and so are graphs that are made for training.

@@ -3,6 +3,6 @@
 from .internal.globals import get_program
 
 
-def JSON():
+def JSON() -> str:
     """Return the plan of the current program."""
     return get_program().to_json()

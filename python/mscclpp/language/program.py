@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from typing import List
+from typing import Any, List
 
 from ._compiler import Compiler as _Compiler
 from .channel import *
@@ -19,7 +19,7 @@ class CollectiveProgram:
     def __init__(self, name: str, collective: Collective, num_ranks: int, instances: int = 1, protocol: str = "Simple",
                  instr_fusion: bool = True, auto_sync: bool = True, replication_policy: ReplicationPolicy = ReplicationPolicy.interleaved,
                  reuse_resources: bool = False, num_threads_per_block: int = 1024, use_double_scratch_buffer: bool = False,
-                 buffer_alignment: int = 16, min_message_size: int = 0, max_message_size: int = 2**64 - 1):
+                 buffer_alignment: int = 16, min_message_size: int = 0, max_message_size: int = 2**64 - 1) -> None:
         self.name = name
         self.collective = collective
         self.num_ranks = num_ranks
@@ -49,7 +49,7 @@ class CollectiveProgram:
                 "outputs": [gpu.output_chunks for gpu in self.gpus]})
 
     @classmethod
-    def from_spec(cls, spec: AlgoSpec):
+    def from_spec(cls, spec: AlgoSpec) -> "CollectiveProgram":
         """Make a program for a specification."""
         return cls(
             spec.name, spec.collective, spec.world_size, instances=spec.instances, protocol=spec.protocol, instr_fusion=spec.instr_fusion,
@@ -57,14 +57,14 @@ class CollectiveProgram:
             num_threads_per_block=spec.num_threads_per_block, use_double_scratch_buffer=spec.use_double_scratch_buffer,
             buffer_alignment=spec.buffer_alignment, min_message_size=spec.min_message_size, max_message_size=spec.max_message_size)
 
-    def __enter__(self):
+    def __enter__(self) -> "CollectiveProgram":
         set_program(self)
         return self
 
-    def __exit__(self, kind, value, traceback):
+    def __exit__(self, kind: object, value: object, traceback: object) -> None:
         set_program(None)
 
-    def group(self, tb_group):
+    def group(self, tb_group: ThreadBlockGroup | None) -> int | None:
         """Return the compiler's number of a group, None for None."""
         if tb_group is None:
             return None
@@ -73,6 +73,6 @@ class CollectiveProgram:
             self._groups[blocks] = self.compiler("group", list=blocks)
         return self._groups[blocks]
 
-    def to_json(self, indent=2, **kwargs):
+    def to_json(self, indent: int | None = 2, **kwargs: Any) -> str:
         """Return the plan as JSON; the same text every time. Keywords are those of json.dumps."""
         return json.dumps(self.compiler("compile"), indent=indent, **kwargs)

@@ -6,7 +6,7 @@ from typing import Dict, List
 class ThreadBlockGroup:
     """Thread blocks that share the operations given to the group: each does its slice."""
 
-    def __init__(self, tb_list: List[int]):
+    def __init__(self, tb_list: List[int]) -> None:
         self.tb_list: List[int] = tb_list
         self._tb_id: Dict[int, int] = {}
         for index, tb in enumerate(tb_list):

@@ -131,7 +131,7 @@ class Chunk:
     index: int
     size: int
 
-    def to_dict(self):
+    def to_dict(self) -> Dict[str, object]:
         return {"rank": self.rank, "type": self.buffer.value, "index": self.index, "size": self.size}
 
 
@@ -142,7 +142,7 @@ class RankGroup:
     size: int
     ranks: List[int]
 
-    def to_dict(self):
+    def to_dict(self) -> Dict[str, object]:
         return {"size": self.size, "ranks": self.ranks}
 
 
@@ -175,7 +175,7 @@ class LocalChunk:
     index: int
     size: int
 
-    def to_dict(self):
+    def to_dict(self) -> Dict[str, object]:
         return {"type": self.type.value, "index": self.index, "size": self.size}
 
 
@@ -185,7 +185,7 @@ class RemoteChunk(LocalChunk):
 
     buffer_id: int
 
-    def to_dict(self):
+    def to_dict(self) -> Dict[str, object]:
         return {"buffer_id": self.buffer_id, "index": self.index, "size": self.size}
 
 
@@ -196,5 +196,5 @@ class ThreadBlockGroupInfo:
     tb_id: int
     tbg_size: int
 
-    def to_dict(self):
+    def to_dict(self) -> Dict[str, object]:
         return {"tb_id": self.tb_id, "tbg_size": self.tbg_size}
