@@ -73,7 +73,7 @@ class EventOverlap:
     def __enter__(self) -> EventOverlap:
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self.event is not None:
             self.event.current_stream_wait()
 
@@ -334,15 +334,15 @@ class Buffer:
     def _refuse(self, name: str):
         raise _unsupported(f"deep_ep.Buffer.{name}: the high-throughput kernels and masks of ranks are not there: expected low_latency_dispatch and low_latency_combine")
 
-    def get_dispatch_layout(self, *arguments, **named) -> None:
+    def get_dispatch_layout(self, *arguments: object, **named: object) -> None:
         """Refuse: it is of the high-throughput kernels."""
         self._refuse("get_dispatch_layout")
 
-    def dispatch(self, *arguments, **named) -> None:
+    def dispatch(self, *arguments: object, **named: object) -> None:
         """Refuse: it is of the high-throughput kernels."""
         self._refuse("dispatch")
 
-    def combine(self, *arguments, **named) -> None:
+    def combine(self, *arguments: object, **named: object) -> None:
         """Refuse: it is of the high-throughput kernels."""
         self._refuse("combine")
 
