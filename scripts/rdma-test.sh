@@ -23,6 +23,7 @@ for t in ib-host ib-nonatomic; do
 	"$go" test -c -o "$out/$t.test" "./transports/$t"
 done
 "$go" build -o "$out/pingpong" ./examples/pingpong
+"$go" test -c -o "$out/metrics.test" ./cmd/mscclpp-run/internal/metrics
 
 # The plugins beside kernels for the emulated processor, which has no AVX-512.
 mkdir -p "$out/plugins"
@@ -74,6 +75,9 @@ for t in ib-host ib-nonatomic; do
 	echo "== $t: a job of 2 ranks, in one guest"
 	timeout 150 bin/mscclpp-run --standalone -n 2 --transports $t "$out/pingpong"
 done
+echo "== metrics: retransmits of the adapter, in one guest"
+"$out/metrics.test" -test.timeout 60s -test.run '^TestRetransmitsOfThisHost$' -test.v >"$out/metrics.log" 2>&1 || { cat "$out/metrics.log"; exit 1; }
+grep -e '^--- PASS: TestRetransmitsOfThisHost ' "$out/metrics.log" || { cat "$out/metrics.log"; exit 1; }
 # The kernel takes a second measurement of its clock only if it is within one percent of the first.
 dmesg | grep -o 'tsc: Refined .*' || { dmesg | grep 'tsc: '; echo "rdma-test: the guest's clock is wrong"; exit 1; }
 EOT

@@ -29,6 +29,7 @@ func TestDashboardAsksForMetricsThatThereAre(t *testing.T) {
 	}
 	r := prometheus.NewRegistry()
 	newNumbers(r)
+	r.MustRegister(newAdapters(sysAdapters))
 	labels := labelsOf(r)
 	seen := map[int]bool{}
 	names := regexp.MustCompile(`mscclpp_[a-z_]+`)

@@ -38,6 +38,7 @@ const pollEvery = 5 * time.Millisecond
 // has it; either may be empty. It counts what the ranks of Follow do, one job after the other.
 func Serve(address, otlp string) (*Server, error) {
 	registry := prometheus.NewRegistry()
+	registry.MustRegister(newAdapters(sysAdapters))
 	s := &Server{meter: newMeter(registry), stop: make(chan struct{})}
 	var err error
 	if address != "" {
