@@ -14,7 +14,8 @@ const (
 	drawWidth = 1000.0
 	drawTop   = 60.0
 	drawRow   = 24.0
-	drawLeast = 0.5 // between the beginnings of two calls that are drawn
+	drawOpen  = 10.0 // beyond the end, for calls that have not ended
+	drawLeast = 0.5  // between the beginnings of two calls that are drawn
 )
 
 // drawing is the state of DrawSVG.
@@ -24,11 +25,55 @@ type drawing struct {
 	left      int     // calls for which there was no room
 }
 
-// row is the calls of a rank in one communicator.
+// row is the calls of a rank in one communicator, or what they took on a stream of its device.
 type row struct {
 	label string
 	rank  int
-	calls []*Call
+	bars  []bar
+}
+
+// bar is one of them. wait is how long it waited from middle on.
+type bar struct {
+	begin, middle, end int64 // end 0: it has not ended
+	wait               int64
+	title              string
+}
+
+func (c *Call) bar() bar {
+	title := fmt.Sprintf("call %d: %s of %s%s", c.Number, c.Kind, Size(c.Bytes), by(c.Algorithm))
+	if c.End == 0 {
+		return bar{begin: c.Begin, title: title + ", has not ended"}
+	}
+	wait := min(c.Waited(), c.End-c.Chosen)
+	return bar{c.Begin, c.Chosen, c.End, wait, fmt.Sprintf("%s, %s, of which %s waiting", title, Took(c.End-c.Begin), Took(wait))}
+}
+
+func (s *Span) bar() bar {
+	return bar{s.Begin, s.Begin, s.End, s.Waited(), fmt.Sprintf("call %d on the device: %s, of which %s waiting; times within %s", s.Number, Took(s.End-s.Begin), Took(s.Waited()), Took(s.Off))}
+}
+
+// rowsOf are the rows of a rank, calls first.
+func rowsOf(r *Rank) (rows []row) {
+	mine := map[string]int{}
+	add := func(label string, b bar) {
+		n, known := mine[label]
+		if !known {
+			n = len(rows)
+			mine[label] = n
+			rows = append(rows, row{rank: r.Rank, label: fmt.Sprintf("rank %d, %s", r.Rank, label)})
+		}
+		rows[n].bars = append(rows[n].bars, b)
+	}
+	for i := range r.Calls {
+		if c := &r.Calls[i]; !c.Guess || c.End == 0 {
+			add(c.Comm, c.bar())
+		}
+	}
+	for i := range r.Spans {
+		s := &r.Spans[i]
+		add(fmt.Sprintf("%s, stream %d", s.Comm, s.Stream), s.bar())
+	}
+	return rows
 }
 
 // DrawSVG draws the calls of all ranks over time: the part in which a rank waited for the one that began last, and the rest.
@@ -36,21 +81,13 @@ func (t *Trace) DrawSVG(out io.Writer) error {
 	var rows []row
 	from, to := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, r := range t.Ranks {
-		mine := map[string]int{}
-		for i := range r.Calls {
-			c := &r.Calls[i]
-			if c.Guess || c.End == 0 {
-				continue
+		mine := rowsOf(r)
+		for i := range mine {
+			for _, x := range mine[i].bars {
+				from, to = min(from, x.begin), max(to, x.begin, x.end)
 			}
-			n, known := mine[c.Comm]
-			if !known {
-				n = len(rows)
-				mine[c.Comm] = n
-				rows = append(rows, row{rank: r.Rank, label: fmt.Sprintf("rank %d, %s", r.Rank, c.Comm)})
-			}
-			rows[n].calls = append(rows[n].calls, c)
-			from, to = min(from, c.Begin), max(to, c.End)
 		}
+		rows = append(rows, mine...)
 	}
 	if len(rows) == 0 {
 		from, to = 0, 0
@@ -64,7 +101,9 @@ func (t *Trace) DrawSVG(out io.Writer) error {
 	d.text(28, 41, "waiting for the rank that began last")
 	d.bar(260, 30, 12, 12, workColor, "")
 	d.text(278, 41, "the rest of the call")
-	d.text(420, 41, "— from a put over a network to the end of the wait for it")
+	d.bar(410, 30, 12, 12, openColor, "")
+	d.text(428, 41, "it has not ended")
+	d.text(560, 41, "— from a put over a network to the end of the wait for it")
 	for i := range rows {
 		d.row(&rows[i], drawTop+drawRow*float64(i))
 	}
@@ -82,23 +121,27 @@ func (t *Trace) DrawSVG(out io.Writer) error {
 const (
 	waitColor = "#e69f00"
 	workColor = "#0072b2"
+	openColor = "#cc3311"
 )
 
 func (d *drawing) row(r *row, y float64) {
 	d.text(10, y+15, r.label)
 	last := math.Inf(-1)
-	for _, c := range r.calls {
-		x := d.at(c.Begin)
-		if x < last+drawLeast {
+	for i := range r.bars {
+		c := &r.bars[i]
+		x := d.at(c.begin)
+		if x < last+drawLeast && c.end != 0 {
 			d.left++
 			continue
 		}
 		last = x
-		wait := min(c.Waited(), c.End-c.Chosen)
-		what := fmt.Sprintf("call %d: %s of %s%s, %s, of which %s waiting", c.Number, c.Kind, Size(c.Bytes), by(c.Algorithm), Took(c.End-c.Begin), Took(wait))
-		d.bar(x, y, d.at(c.End)-x, drawRow-6, workColor, what)
-		if wait > 0 {
-			d.bar(d.at(c.Chosen), y, float64(wait)*d.per, drawRow-6, waitColor, what)
+		if c.end == 0 {
+			d.bar(x, y, drawLeft+drawWidth+drawOpen-x, drawRow-6, openColor, c.title)
+			continue
+		}
+		d.bar(x, y, d.at(c.end)-x, drawRow-6, workColor, c.title)
+		if c.wait > 0 {
+			d.bar(d.at(c.middle), y, float64(c.wait)*d.per, drawRow-6, waitColor, c.title)
 		}
 	}
 }

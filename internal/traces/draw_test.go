@@ -60,6 +60,17 @@ func TestDrawing(t *testing.T) {
 	if !strings.Contains(text, "rank 1, world") || !strings.Contains(text, "100ns waiting") || strings.Contains(text, "not drawn") {
 		t.Error(text)
 	}
+	trace.Ranks[1].Calls = append(trace.Ranks[1].Calls, Call{Comm: "world", Number: 11, Kind: "barrier", Begin: 9800, Chosen: 9800, Late: -1})
+	trace.Ranks[1].Spans = []Span{{Comm: "world", Number: 3, Stream: 2, Begin: 2100, End: 2900, Off: 7, Late: 0, Met: 2500}}
+	text, bars = drawn(t, trace)
+	if bars[openColor] != 2 || !strings.Contains(text, "call 11: barrier of 0 B, has not ended") {
+		t.Errorf("%v, %s: expected a call that has not ended", bars, text)
+	}
+	if bars[workColor] != 22 || bars[waitColor] != 12 || !strings.Contains(text, "rank 1, world, stream 2") || !strings.Contains(text, "call 3 on the device: 800ns, of which 400ns waiting; times within 7ns") {
+		t.Errorf("%v, %s: expected a row of a stream, with one span", bars, text)
+	}
+	trace.Ranks[1].Spans = nil
+	trace.Ranks[1].Calls = trace.Ranks[1].Calls[:10]
 	r := trace.Ranks[0]
 	for n := range 100_000 {
 		r.Calls = append(r.Calls, Call{Comm: "world", Kind: "allreduce", Begin: int64(10000 + n), Chosen: int64(10000 + n), End: int64(10001 + n)})
