@@ -17,3 +17,9 @@ func TestFlips(t *testing.T) {
 	}
 	ranksWith(t, "flips.c", 2, onGPUsWith(t, []emulated.Source{{Spec: "../plan/image/kernels.json", Types: []string{"f32"}}}, "PLAN="+plan))
 }
+
+// Launches on streams that have few of the processors leave some of these free.
+func TestGreenContexts(t *testing.T) {
+	t.Parallel()
+	ranksWith(t, "green.c", 2, onGPUs(t))
+}

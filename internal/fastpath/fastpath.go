@@ -64,6 +64,7 @@ type Entry struct {
 type Shared struct {
 	Sequence uint64
 	Waiting  uint32
+	Most     uint32 // blocks that may be waiting, on the stream of the last call
 }
 
 // Layout is where arguments have what differs between calls, and what is written there.
@@ -191,7 +192,7 @@ func (t *Table) Take(over func() bool) (s Shared, ok bool) {
 		return Shared{}, false
 	}
 	t.epoch = atomic.LoadUint64(t.age())
-	return Shared{uint64(t.c.sequence), uint32(t.c.waiting)}, true
+	return Shared{uint64(t.c.sequence), uint32(t.c.waiting), uint32(t.c.most)}, true
 }
 
 // Patience is how long a launch of C may take whose communicator has ended.
@@ -261,7 +262,7 @@ func word(b bool) C.uint32_t {
 
 // Give has C make calls from now on, behind those that s counts, if it may.
 func (t *Table) Give(s Shared, may bool) {
-	t.c.sequence, t.c.waiting = C.uint64_t(s.Sequence), C.uint32_t(s.Waiting)
+	t.c.sequence, t.c.waiting, t.c.most = C.uint64_t(s.Sequence), C.uint32_t(s.Waiting), C.uint32_t(s.Most)
 	if may && !t.closed.Load() {
 		atomic.StoreUint32(t.open(), 1)
 	}

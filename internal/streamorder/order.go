@@ -27,6 +27,7 @@ type Order struct {
 	foreign  bool   // last, the only one so far, is a stream of the program, which may have destroyed it
 	marked   bool   // mark is behind the last call that was not captured
 	captured bool   // calls are in graphs, and only the program knows when these run
+	turn     uint64 // counts the streams that came after another one
 }
 
 // Follow has a call on a stream begin when the one before it has ended. It reports whether the next one has to learn
@@ -55,6 +56,7 @@ func (o *Order) Follow(d device.Device, s device.Stream) (marks bool, err error)
 				return false, err
 			}
 		}
+		o.turn++
 		o.any, o.last, o.foreign = true, s, ofProgram(d, s)
 		if !o.several {
 			o.id = number(d, s, o.foreign)
@@ -193,11 +195,17 @@ func (o *Order) markNow(d device.Device) (err error) {
 	return nil
 }
 
-// One reports whether all calls so far were on one stream.
-func (o *Order) One() bool {
+// Turn returns another number when another stream has come, as far as that is known: one says that it is, as there was a single stream so far.
+func (o *Order) Turn() (turn uint64, one bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.any && !o.several
+	return o.turn, !o.several
+}
+
+// One reports whether all calls so far were on s, but for captured ones.
+func (o *Order) One(s device.Stream) bool {
+	_, ok := o.Only(s)
+	return ok
 }
 
 // Only reports whether all calls so far were on s, and its number if it is one of the program.

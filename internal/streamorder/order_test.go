@@ -51,13 +51,13 @@ func TestHandleOfAnotherStream(t *testing.T) {
 				var o Order
 				makeFirst(d, 7)
 				for range 2 { // on one stream there are no marks
-					if marks, err := o.Follow(d, handle); marks || err != nil || d.did != nil || !o.One() {
+					if marks, err := o.Follow(d, handle); marks || err != nil || d.did != nil || !o.One(handle) {
 						t.Fatalf("marks %v, %v, %v: expected none", marks, err, d.did)
 					}
 				}
 				makeSecond(d, 8)
 				marks, err := o.Follow(d, handle)
-				if !marks || err != nil || !slices.Equal(d.did, []string{"record all", "wait"}) || o.One() {
+				if !marks || err != nil || !slices.Equal(d.did, []string{"record all", "wait"}) || o.One(handle) {
 					t.Errorf("marks %v, %v, %v: expected one behind everything, which the stream waits for", marks, err, d.did)
 				}
 			})
@@ -69,7 +69,7 @@ func TestHandleOfAnotherStream(t *testing.T) {
 func TestDefaultStreamsOfThreads(t *testing.T) {
 	d := &driver{numbers: map[device.Stream]uint64{ofThread: 7}, serials: map[device.Stream]uint64{}}
 	var o Order
-	if marks, err := o.Follow(d, ofThread); marks || err != nil || !o.One() {
+	if marks, err := o.Follow(d, ofThread); marks || err != nil || !o.One(ofThread) {
 		t.Fatalf("the first: marks %v, %v: expected none", marks, err)
 	}
 	if id, ok := o.Only(ofThread); id != 7 || !ok {
@@ -83,7 +83,7 @@ func TestDefaultStreamsOfThreads(t *testing.T) {
 	o = Order{}
 	for _, want := range [][]string{nil, {"record", "wait"}} {
 		marks, err := o.Follow(unknown, ofThread)
-		if !marks || err != nil || !slices.Equal(unknown.did, want) || o.One() {
+		if !marks || err != nil || !slices.Equal(unknown.did, want) || o.One(ofThread) {
 			t.Fatalf("without numbers: marks %v, %v, %v: expected one, and %v", marks, err, unknown.did, want)
 		}
 		if err := o.Record(); err != nil {

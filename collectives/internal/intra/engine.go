@@ -55,7 +55,7 @@ func (e *Engine) shape(multiprocessors int) (lanes uint32) {
 	}
 	o, blocks := &e.opts, MostBlocks(multiprocessors, e.opts.Sharing, e.opts.MaxBlocks)
 	lanes = min(choose.DeviceLanes, blocks)
-	e.residents.most = mostResidents(multiprocessors, o.Sharing, o.MaxBlocks, blocks)
+	e.residents.most = mostResidents(multiprocessors, o.Sharing, o.MaxBlocks)
 	e.launcher = choose.Launcher{Blocks: blocks, Launch: device.Launch{Grid: lanes, Block: choose.BlockThreads}, Overlap: e.residents.most > 0}
 	return lanes
 }

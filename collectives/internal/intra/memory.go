@@ -183,33 +183,3 @@ func (m *memory) close(n *notes) error {
 	}
 	return first
 }
-
-// MostBlocks is how many blocks of one launch are resident at once, whatever else the
-// ranks that share the device have launched. configured may be 0.
-func MostBlocks(multiprocessors, sharing, configured int) uint32 {
-	most := uint32(kernelargs.MaxLanes)
-	if multiprocessors > 0 {
-		share := uint32(max(1, multiprocessors/max(1, sharing)))
-		most = min(most, share-spare(share))
-	}
-	if configured > 0 {
-		most = min(most, uint32(configured))
-	}
-	return most
-}
-
-// mostResidents is how many blocks of launches may be waiting: those of two launches, if there is as much
-// room, and none where ranks share the device. A user who caps launches at more than half of the device
-// wants the rest of it.
-func mostResidents(multiprocessors, sharing, configured int, blocks uint32) uint32 {
-	n, capped := uint32(multiprocessors), uint32(configured)
-	switch {
-	case sharing > 1:
-		return 0
-	case n == 0:
-		return 2 * blocks
-	case capped > n/2:
-		return min(capped, n-spare(n))
-	}
-	return min(2*blocks, n-spare(n))
-}

@@ -27,6 +27,7 @@ import (
 //	sequence, blocks that may be waiting        the table has them, and Go takes them back
 //	observers                                   the table counts calls for them; while they want records Go makes all
 //	order of streams                            the stream is part of the key, and its number compared; on several, nothing is published
+//	processors of the stream                    the table has what they allow; it is given away for the one stream alone
 //	whether the last call is marked             asking for the end of calls ends the epoch
 type planned struct {
 	table *fastpath.Table // nil: the C library makes no calls
@@ -97,7 +98,7 @@ func (e *Engine) give(c *engine.Call, performed bool) {
 	if performed && c != nil && e.repeatable(c) && p.table.Exchanged(e.exchanged()) {
 		p.table.Publish(&p.entry)
 	}
-	p.table.Give(fastpath.Shared{Sequence: e.args.Signature.Sequence, Waiting: e.residents.waiting}, performed && e.order.One())
+	p.table.Give(fastpath.Shared{Sequence: e.args.Signature.Sequence, Waiting: e.residents.waiting, Most: e.residents.most}, performed && e.order.One(e.residents.stream))
 }
 
 // exchanged lists the exchanged memory. It does not allocate once it had as much.

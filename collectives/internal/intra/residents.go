@@ -4,6 +4,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/internal/streamorder"
 )
 
 // residents are the blocks that launches of one communicator have on the GPU while they may be
@@ -19,9 +20,32 @@ import (
 //
 // Captured calls are counted as if they were enqueued. So the count is right within a capture, but may
 // be too low for the one call that follows it.
+//
+// A stream of a green context has some of the multiprocessors: launches on it leave some of these free.
 type residents struct {
 	most    uint32 // 0: nothing overlaps
 	waiting uint32 // when the next launch begins
+
+	stream device.Stream // for which most is
+	turn   uint64        // of the order of streams, when it was set
+}
+
+// fit sets most for a call on a stream. The device is asked when another stream comes, or may have come with the handle of the last.
+func (r *residents) fit(d device.Device, s device.Stream, order *streamorder.Order, o *Options) {
+	turn, one := order.Turn()
+	if turn == r.turn && one && s == r.stream {
+		return
+	}
+	r.stream, r.turn = s, turn
+	p, ok := d.(interface{ StreamProcessors(device.Stream) int })
+	if !ok {
+		return
+	}
+	n := d.Info().SMs
+	if part := p.StreamProcessors(s); part > 0 {
+		n = min(n, part)
+	}
+	r.most = mostResidents(n, o.Sharing, o.MaxBlocks)
 }
 
 // spare is how many multiprocessors of so many are left to others: 4 of an H200's 132.
@@ -80,4 +104,34 @@ func (r residents) behind(l *device.Launch, when kernelargs.Release) residents {
 		r.waiting = 0
 	}
 	return r
+}
+
+// MostBlocks is how many blocks of one launch are resident at once, whatever else the
+// ranks that share the device have launched. configured may be 0.
+func MostBlocks(multiprocessors, sharing, configured int) uint32 {
+	most := uint32(kernelargs.MaxLanes)
+	if multiprocessors > 0 {
+		share := uint32(max(1, multiprocessors/max(1, sharing)))
+		most = min(most, share-spare(share))
+	}
+	if configured > 0 {
+		most = min(most, uint32(configured))
+	}
+	return most
+}
+
+// mostResidents is how many blocks of launches may be waiting: those of two launches, if there is as much
+// room, and none where ranks share the device. A user who caps launches at more than half of the device
+// wants the rest of it.
+func mostResidents(multiprocessors, sharing, configured int) uint32 {
+	n, capped, blocks := uint32(multiprocessors), uint32(configured), MostBlocks(multiprocessors, sharing, configured)
+	switch {
+	case sharing > 1:
+		return 0
+	case n == 0:
+		return 2 * blocks
+	case capped > n/2:
+		return min(capped, n-spare(n))
+	}
+	return min(2*blocks, n-spare(n))
 }

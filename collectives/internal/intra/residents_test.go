@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/internal/streamorder"
 )
 
 // Launches that may wait for a peer leave room, for blocks and for launches, whatever else is
@@ -142,5 +143,69 @@ func TestBlocksOfRanksThatShare(t *testing.T) {
 	r := request(collective.AllReduce, 512<<10, 4)
 	if _, l, err := c.choose(&r, ""); err != nil || l.Grid > 31 || l.Overlap {
 		t.Errorf("%+v %v: want at most 31 blocks, without overlap", l, err)
+	}
+}
+
+// partly is a device whose streams have some of its processors.
+type partly struct {
+	device.Device
+	device.Engine
+	processors map[device.Stream]int
+	numbers    map[device.Stream]uint64
+	asked      int
+}
+
+func (d *partly) Info() device.Info                       { return device.Info{SMs: 132} }
+func (d *partly) StreamOpen(device.Stream) bool           { return false }
+func (d *partly) StreamID(s device.Stream) uint64         { return d.numbers[s] }
+func (d *partly) Capturing(s device.Stream) (bool, error) { return s == 9, nil }
+func (d *partly) NewMark() (device.Mark, error)           { return anyMark{}, nil }
+func (d *partly) StreamProcessors(s device.Stream) int    { d.asked++; return d.processors[s] }
+
+type anyMark struct{ device.Mark }
+
+func (anyMark) RecordAll() error           { return nil }
+func (anyMark) Record(device.Stream) error { return nil }
+func (anyMark) Wait(device.Stream) error   { return nil }
+
+// Launches on a stream that has some of the processors leave some of these free, whichever stream came before.
+func TestResidentsOfStreams(t *testing.T) {
+	d := &partly{processors: map[device.Stream]int{8: 8, 16: 16}, numbers: map[device.Stream]uint64{8: 1, 16: 2, 32: 3}}
+	var r residents
+	var order streamorder.Order
+	for i, c := range []struct {
+		stream device.Stream
+		most   uint32
+		asked  int // in all
+	}{
+		{8, 6, 1}, {8, 6, 1}, {9, 128, 2}, {8, 6, 3}, {8, 6, 3}, {32, 128, 4}, {16, 14, 5},
+	} {
+		if _, err := order.Follow(d, c.stream); err != nil {
+			t.Fatal(err)
+		}
+		r.fit(d, c.stream, &order, &Options{})
+		if r.most != c.most || d.asked != c.asked {
+			t.Errorf("call %d, on stream %d: at most %d blocks, asked %d times: expected %d and %d", i, c.stream, r.most, d.asked, c.most, c.asked)
+		}
+		if order.One(r.stream) != (i < 5 && c.stream == 8) {
+			t.Errorf("call %d: C repeats calls on stream %d, although it is not the only one", i, r.stream)
+		}
+	}
+	// Another stream has got the handle.
+	r, order = residents{}, streamorder.Order{}
+	for _, most := range []uint32{6, 128} {
+		if _, err := order.Follow(d, 8); err != nil {
+			t.Fatal(err)
+		}
+		if r.fit(d, 8, &order, &Options{}); r.most != most {
+			t.Errorf("at most %d blocks: expected %d", r.most, most)
+		}
+		d.processors[8], d.numbers[8] = 0, 5
+	}
+	// 16 is what the user allows, of 8 processors.
+	d.processors[8] = 8
+	r = residents{}
+	if r.fit(d, 8, &order, &Options{MaxBlocks: 16}); r.most != 6 {
+		t.Errorf("at most %d blocks: expected 6", r.most)
 	}
 }

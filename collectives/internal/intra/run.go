@@ -134,7 +134,9 @@ func (e *Engine) follow(s device.Stream) (marks bool, err error) {
 	if e.host {
 		return false, nil
 	}
-	return e.order.Follow(e.comm.Device(), s)
+	marks, err = e.order.Follow(e.comm.Device(), s)
+	e.residents.fit(e.comm.Device(), s, &e.order, &e.opts)
+	return marks, err
 }
 
 // outcome is what a launch that has returned, on the host, has to tell.

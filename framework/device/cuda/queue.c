@@ -122,6 +122,20 @@ uint64_t cuda_stream_id(cuda_context* c, cuda_handle stream) {
   return known ? id + 1 : 0;
 }
 
+// A green context has some of the processors. Streams that record are left alone, as above.
+uint32_t cuda_stream_processors(cuda_context* c, cuda_handle stream) {
+  CUgreenCtx green = NULL;
+  CUdevResource part = {.sm = {0}};
+  cuda_scope scope;
+  if (c->api->cuStreamGetGreenCtx == NULL || c->api->cuGreenCtxGetDevResource == NULL || enter(c, &scope) != CUDA_SUCCESS) return 0;
+  int status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUresult r = c->api->cuStreamIsCapturing(STREAM(stream), &status);
+  const int known = r == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE && c->api->cuStreamGetGreenCtx(STREAM(stream), &green) == CUDA_SUCCESS &&
+                    green != NULL && c->api->cuGreenCtxGetDevResource(green, &part, CU_DEV_RESOURCE_TYPE_SM) == CUDA_SUCCESS;
+  leave(c, &scope);
+  return known ? part.sm.processors : 0;
+}
+
 // Asks whether a stream records. That comes before how far it is, which would spoil the recording.
 static cuda_status asked(const cuda_context* c, cuda_handle stream) {
   cuda_status st = {0};

@@ -191,6 +191,7 @@ CUDA_ENTRY(write_word, cuda_context* c, cuda_handle stream, uint64_t address, ui
 CUDA_ENTRY(wait_word, cuda_context* c, cuda_handle stream, uint64_t address, uint64_t value);
 void cuda_describe(int32_t code, mscclpp_device_error* e);
 uint64_t cuda_stream_id(cuda_context* c, cuda_handle stream);
+uint32_t cuda_stream_processors(cuda_context* c, cuda_handle stream);
 
 #pragma GCC visibility pop
 

@@ -29,6 +29,8 @@ CUDA_SYMBOL(cuCtxEnablePeerAccess, (CUcontext peer, unsigned flags))
 CUDA_SYMBOL(cuCtxGetStreamPriorityRange, (int* least, int* greatest))
 CUDA_LATER_SYMBOL(cuStreamGetId, (CUstream stream, unsigned long long* id))  // 12.0
 CUDA_LATER_SYMBOL(cuCtxRecordEvent, (CUcontext context, CUevent event))  // 12.5
+CUDA_LATER_SYMBOL(cuStreamGetGreenCtx, (CUstream stream, CUgreenCtx* context))  // 12.4
+CUDA_LATER_SYMBOL(cuGreenCtxGetDevResource, (CUgreenCtx context, CUdevResource* resource, int type))
 
 // Memory.
 CUDA_SYMBOL(cuMemGetInfo_v2, (size_t* free, size_t* total))

@@ -19,6 +19,7 @@ typedef struct CUctx_st* CUcontext;
 typedef struct CUmod_st* CUmodule;
 typedef struct CUfunc_st* CUfunction;
 typedef struct CUstream_st* CUstream;
+typedef struct CUgreenCtx_st* CUgreenCtx;
 typedef struct CUevent_st* CUevent;
 typedef struct CUgraph_st* CUgraph;
 typedef struct CUgraphExec_st* CUgraphExec;
@@ -200,9 +201,20 @@ enum {
   CU_MEMHOSTREGISTER_DEVICEMAP = 2
 };
 
+// A part of a device that a context has. Versions of the driver differ in the size alone.
+typedef union {
+  struct {
+    int type;
+    unsigned char padding[92];
+    unsigned processors;
+  } sm;
+  unsigned char room[512];
+} CUdevResource;
+
 // Streams, events, captures, kernels.
 enum {
   CU_STREAM_NON_BLOCKING = 1,
+  CU_DEV_RESOURCE_TYPE_SM = 1,
   CU_EVENT_DISABLE_TIMING = 2,
   CU_EVENT_RECORD_EXTERNAL = 1,
   CU_STREAM_WRITE_VALUE_DEFAULT = 0,

@@ -168,7 +168,7 @@ func (b *Backend) missing() string {
 		{hasPlaces, hasShares, "places need shares"},
 		{hasMulticast, hasShares, "multicast needs shares"},
 		{hasPlaces, hasRanges, "places need ranges"},
-		{hasGraphs | hasWaits | hasStreamIDs, hasStreams, "graphs, waits and numbers of streams need streams"},
+		{hasGraphs | hasWaits | hasStreamIDs | hasParts, hasStreams, "graphs, waits, numbers and parts of streams need streams"},
 		{hasGraphTimes, hasTimes, "times of graphs need times of events"},
 		{hasGraphTimes, hasGraphs, "times of graphs need graphs"},
 	} {
@@ -236,6 +236,7 @@ const (
 	hasMulticast = C.MSCCLPP_DEVICE_HAS_MULTICAST
 	hasPlaces    = C.MSCCLPP_DEVICE_HAS_PLACES
 	hasData      = C.MSCCLPP_DEVICE_HAS_DATA
+	hasParts     = C.MSCCLPP_DEVICE_HAS_PARTS
 
 	hasGraphTimes = C.MSCCLPP_DEVICE_HAS_GRAPH_TIMES
 )

@@ -56,6 +56,14 @@ func (d *Streaming) StreamID(s device.Stream) uint64 {
 	return uint64(C.native_stream_id(d.t, d.d, C.uintptr_t(s)))
 }
 
+// StreamProcessors is how many processors kernels on a stream have; 0: those of the device, or it is not known, as while the stream records.
+func (d *Streaming) StreamProcessors(s device.Stream) int {
+	if d.closed.Load() || d.b.has&hasParts == 0 {
+		return 0
+	}
+	return int(C.native_stream_processors(d.t, d.d, C.uintptr_t(s)))
+}
+
 // StreamIDDirect is the function by which C asks for that, with the context of Direct and the stream; 0: there is none.
 func (d *Streaming) StreamIDDirect() uintptr {
 	if d.b.has&hasStreamIDs == 0 {

@@ -111,6 +111,7 @@ NATIVE_FORWARD(multicast_map, (uintptr_t t, uintptr_t d, mscclpp_device_multicas
 NATIVE_FORWARD(multicast_unmap, (uintptr_t t, uintptr_t d, const mscclpp_device_multicast* m), m)
 NATIVE_FORWARD(multicast_close, (uintptr_t t, uintptr_t d, const mscclpp_device_multicast* m), m)
 
+static inline uint32_t native_stream_processors(uintptr_t t, uintptr_t d, uintptr_t s) { return ((const native_table*)t)->stream_processors((mscclpp_device*)d, s); }
 static inline uint64_t native_stream_id(uintptr_t t, uintptr_t d, uintptr_t s) { return ((const native_table*)t)->stream_id((mscclpp_device*)d, s); }
 
 // Those that take no device.

@@ -182,7 +182,15 @@ void held() {
   while (file != nullptr && *file != 0 && access(file, F_OK) == 0) usleep(1000);
 }
 
+uint64_t overlapping = 0;  // launches that may begin before the one in front of them has ended
+
 }  // namespace
+
+// For tests of programs: how many such launches there were. No real driver has this.
+API uint64_t cuEmulatedOverlapping() {
+  Lock lock(state().mutex);
+  return overlapping;
+}
 
 API int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** list, void** extra) {
   held();
@@ -207,6 +215,7 @@ API int cuLaunchKernelEx(const LaunchConfig* config, Function* function, void** 
   unsigned cluster = 1;
   for (unsigned i = 0; i < config->count; ++i) {
     const LaunchAttribute& a = config->attributes[i];
+    overlapping += a.id == 6 && a.value.number != 0;
     if (a.id != 4) continue;
     cluster = a.value.cluster.x;
     if (cluster == 0 || cluster > 8 || a.value.cluster.y != 1 || a.value.cluster.z != 1 || grid % cluster != 0) return kInvalidClusterSize;

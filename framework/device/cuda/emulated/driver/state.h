@@ -63,6 +63,11 @@ struct Graph {
 };
 
 struct Stream;
+struct GreenContext {  // some of the processors of a device, for its streams
+  Context* context;
+  unsigned processors;
+};
+
 struct Capture {
   std::shared_ptr<Graph> graph = std::make_shared<Graph>();
   Stream* origin;
@@ -74,6 +79,7 @@ struct Capture {
 
 struct Stream {
   Context* context;
+  GreenContext* green = nullptr;
   uint64_t id = 1;  // no other stream has it, also not one with the same handle
   unsigned flags = 0;
   int priority = 0;
@@ -199,6 +205,7 @@ void leave_capture(Stream* stream);     // of a stream that ends
 int record(Stream* stream, Op op);      // the next node of the capture that stream is in
 
 // stream.cc
+Stream* make_stream(Context* context, unsigned flags, int priority);
 int find_stream(Stream* handle, Context* current, Stream** stream);
 int enqueue(Stream* stream, Op op);     // into the capture or the queue
 

@@ -26,6 +26,8 @@ std::vector<Mark> implicit(Stream* stream) {
 
 constexpr uintptr_t kOfThread = 2;  // the handle of the default stream of the thread that calls
 
+}  // namespace
+
 Stream* make_stream(Context* context, unsigned flags, int priority) {
   Stream* s = new Stream;
   s->context = context;
@@ -36,8 +38,6 @@ Stream* make_stream(Context* context, unsigned flags, int priority) {
   context->streams.insert(s);
   return s;
 }
-
-}  // namespace
 
 int find_stream(Stream* handle, Context* current, Stream** stream) {
   if (handle == nullptr || reinterpret_cast<uintptr_t>(handle) == 1) {

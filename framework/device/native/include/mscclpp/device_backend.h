@@ -102,7 +102,8 @@ enum {
   MSCCLPP_DEVICE_HAS_PLACES = 1 << 14,  // reserve, unreserve, place_share, place_own, displace; needs shares and ranges
   MSCCLPP_DEVICE_HAS_MULTICAST = 1 << 15,  // multicast_…; needs shares
   MSCCLPP_DEVICE_HAS_DATA = 1 << 16,  // alloc_data: memory that the device caches
-  MSCCLPP_DEVICE_HAS_GRAPH_TIMES = 1 << 17  // event_record_each; needs times and graphs
+  MSCCLPP_DEVICE_HAS_GRAPH_TIMES = 1 << 17,  // event_record_each; needs times and graphs
+  MSCCLPP_DEVICE_HAS_PARTS = 1 << 18  // stream_processors: streams may have a part of the device; needs streams
 };
 
 // A way to share memory with other processes.
@@ -417,6 +418,10 @@ typedef struct mscclpp_device_backend {
   // HAS_GRAPH_TIMES. [recorded] For a stream that is captured: an operation of the graph, so that each launch marks the event anew. The
   // event does not join streams. Before the first launch event_elapsed fails.
   mscclpp_device_status (*event_record_each)(mscclpp_device* device, mscclpp_device_handle event, mscclpp_device_handle stream);
+
+  // HAS_PARTS: how many processors kernels on a stream have; 0: those of the device, or it is not known, as while the stream records.
+  // It does not disturb a capture.
+  uint32_t (*stream_processors)(mscclpp_device* device, mscclpp_device_handle stream);
 } mscclpp_device_backend;
 
 #ifdef __cplusplus
