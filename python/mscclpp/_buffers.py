@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from ctypes import c_char, c_int, c_int32, c_int64, c_ssize_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p, py_object
+from operator import index
 
 from . import _errors, _streams, _types
 
@@ -55,7 +56,12 @@ def resolve(obj, what: str, stream=None) -> Buffer:
             interface = None
             del problem
         if isinstance(interface, dict):
-            return _of_interface(obj, interface, device, what)
+            try:
+                return _of_interface(obj, interface, device, what)
+            except (KeyError, IndexError, TypeError, ValueError) as problem:
+                if isinstance(problem, _errors.Error):
+                    raise
+                raise _errors.invalid(f"{what}: {type(obj).__name__}.{name} is {interface}: expected what the protocol has: {problem!r}") from problem
     try:
         view = memoryview(obj)
     except TypeError:
@@ -112,7 +118,9 @@ def _product(shape) -> int:
 
 
 def _of_interface(obj, interface: dict, device, what: str) -> Buffer:
-    shape, typestr = interface["shape"], interface["typestr"]
+    shape, typestr = tuple(index(n) for n in interface["shape"]), interface["typestr"]
+    if min(shape, default=0) < 0:
+        raise ValueError("a negative extent")
     if interface.get("mask") is not None or type(obj).__module__.startswith("numpy.ma"):
         raise _errors.invalid(f"{what}: an array with a mask: expected one without")
     if typestr[1] == "O":
@@ -135,7 +143,7 @@ def _of_interface(obj, interface: dict, device, what: str) -> Buffer:
         device = device if isinstance(device, int) else -1
         if type(obj).__module__.startswith("jax"):
             obj.block_until_ready()  # the interface names no stream
-    found = Buffer(data[0] or 0, _product(shape) * itemsize, itemsize, code, device, bool(data[1]), obj,
+    found = Buffer(index(data[0] or 0), _product(shape) * itemsize, itemsize, code, device, bool(data[1]), obj,
                    str(dtype) if dtype is not None else typestr)
     stream = interface.get("stream")
     if device is not None and stream is not None:

@@ -139,7 +139,7 @@ class Moves:
         elif which == dist.ReduceOp.MAX:
             function = torch.maximum
         else:
-            raise _errors.make(2, f"reduction {op} of {tensor.dtype}: expected another operation or type")
+            raise _errors.make(2, f"reduction {kind(op)} of {tensor.dtype}: expected another operation or type")
         result = every[0]
         for other in every[1:]:
             result = function(result, other)

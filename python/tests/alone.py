@@ -283,6 +283,10 @@ class Input(unittest.TestCase):
         self.refused("not contiguous", Foreign(__array_interface__=with_gap))
         self.refused("read-only", Foreign(__array_interface__={**with_gap, "strides": None, "data": (address, True)}))
         self.refused("Python objects", Foreign(__array_interface__={**with_gap, "typestr": "|O8"}))
+        for wrong in ({"shape": 2}, {"shape": (-2,)}, {"shape": ("x",)}, {"typestr": "nonsense"}, {"typestr": 4}, {"data": ("x", False)}, {"data": (address,)}, {"data": (1.5, False)}):
+            self.refused("expected what the protocol has", Foreign(__array_interface__={**with_gap, "strides": None, **wrong}))
+            self.refused("expected what the protocol has", Foreign(__cuda_array_interface__={**with_gap, "strides": None, **wrong}))
+        self.refused("KeyError('typestr')", Foreign(__array_interface__={"shape": (2,)}))
         swapped = Foreign(__array_interface__={**with_gap, "strides": None, "typestr": ">f4"})
         self.refused("byte order", swapped)
         self.comm.all_reduce(Foreign(__array_interface__={**with_gap, "strides": (4,)}))
