@@ -81,7 +81,9 @@ func (p *plantation) flow(i int) (first int, to [][]int) {
 				continue
 			}
 		}
-		to[n] = append(to[n], n+1)
+		if p.text[n] != "\tret;" {
+			to[n] = append(to[n], n+1)
+		}
 	}
 	return first, to
 }
@@ -153,6 +155,9 @@ $L__BB0_4:
 	fence.proxy.alias;
 $L__BB0_5:
 	ret;
+$L__BB0_6:
+	multimem.ld_reduce.relaxed.sys.global.add.v4.f32 {}, [%rd1];
+	bra.uni 	$L__BB0_5;
 }`, "\n")
 	p := &plantation{t: t, text: text}
 	for line, want := range map[int][2]bool{7: {false, true}, 9: {false, false}, 12: {true, false}, 15: {true, true}, 19: {false, false}} {

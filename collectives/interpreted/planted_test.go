@@ -293,6 +293,8 @@ func (p *plantation) because(i int) string {
 		switch before, behind := p.window(i); {
 		case !before && algorithm == "switch_zerocopy":
 			return "the first barrier is for what the kernel before did, which is over in all blocks when this one begins: only the order of execution matters"
+		case !behind && algorithm == "switch_zerocopy":
+			return "the last barrier is for what was read of the window: behind it the kernel ends, and the next one begins with a meeting of all ranks"
 		case !behind:
 			return "the last barrier is for what was read of the window, and the kernel ends behind it: only the order of execution matters"
 		case barrier && p.beside(i):
