@@ -71,6 +71,14 @@ func TestCheckOnHIP(t *testing.T) {
 		checked(t, program, "hip", ranks, cases...)
 	}
 	checked(t, program, "auto", 2, cases[0])
+
+	// GPUs without access to each other communicate through memory of the host.
+	apart := func(args ...string) *exec.Cmd {
+		c := program(append([]string{"--set", "gpu_memory=host"}, args...)...)
+		c.Env = append(c.Env, emulated.EnvWithout+"=peer,ipc,vmm")
+		return c
+	}
+	checked(t, apart, "hip", 2, cases...)
 }
 
 // Ranks on AMD's GPUs of two hosts communicate through memory of the host, for which their streams wait, and inside the hosts over
