@@ -24,9 +24,7 @@ func (i Interpreted) Arguments(c *NormCall) (args []byte, works uint32, err erro
 	a.normMemory = normMemory{Control: uintptr(i.Control), State: uintptr(i.State), Peers: uintptr(i.Peers)}
 	a.Notices, a.Half = i.Notices, i.Half
 	a.Count = uint32(a.prepare(c, i.Rank, i.Ranks, two))
-	if c.Rows == AllRows {
-		a.Flags |= map[int]uint32{2: pairs, 4: quads}[i.Vectors]
-	}
+	a.Flags |= map[int]uint32{2: pairs, 4: quads}[i.Vectors]
 	a.Signature = a.signature(c.Type)
 	works = a.Count
 	if two {

@@ -121,7 +121,7 @@ func (a *normArgs) prepare(c *NormCall, rank, ranks int, two bool) uint64 {
 func (c *NormCall) vectors(clusters bool) uint32 {
 	row := c.Hidden * c.Type.Size() / 16
 	switch all := c.Tokens * row; {
-	case c.Rows != AllRows && c.Rows != Local || all <= mostSingle:
+	case all <= mostSingle:
 		return 0
 	case clusters && all > mostPairs && row <= 4*mostTeam*mostThreads:
 		return quads

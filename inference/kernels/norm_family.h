@@ -75,7 +75,7 @@ MSCCLPP_DEVICE void all_reduce_norm(const NormArgs& a) {
   Team team(a);
   await_previous();
   release_next();
-  const bool last = team.index + 1 == team.count;
+  const bool last = team.index + 1 == team.count, whole = (a.flags & ~(kWholeRows | kPairs | kQuads)) == 0 && a.quantized == kNotQuantized;
   if (last && team.rank != 0) return;
   uint32_t* count = &a.state->counts[last ? 0 : 1 + block_id()];
   uint32_t launch;
@@ -83,11 +83,11 @@ MSCCLPP_DEVICE void all_reduce_norm(const NormArgs& a) {
     launch = keep_books(a, team, count);
 #if MSCCLPP_CLUSTERS
   } else if ((a.flags & kQuads) != 0) {
-    launch = a.quantized == kNotQuantized ? rows_of<T, 4, kWholeRows>(a, team, count) : rows_of<T, 4, kWholeRows | kQuantizes>(a, team, count);
+    launch = whole ? rows_of<T, 4, kWholeRows>(a, team, count) : rows_of<T, 4, kAllFlags>(a, team, count);
 #endif
   } else if ((a.flags & kPairs) != 0) {
-    launch = a.quantized == kNotQuantized ? rows_of<T, 2, kWholeRows>(a, team, count) : rows_of<T, 2, kWholeRows | kQuantizes>(a, team, count);
-  } else if ((a.flags & ~kWholeRows) == 0 && a.quantized == kNotQuantized) {
+    launch = whole ? rows_of<T, 2, kWholeRows>(a, team, count) : rows_of<T, 2, kAllFlags>(a, team, count);
+  } else if (whole) {
     launch = rows_of<T, 1, kWholeRows>(a, team, count);
   } else {
     launch = rows_of<T, 1, kAllFlags>(a, team, count);

@@ -41,8 +41,8 @@ struct Row {
   uint32_t token, owner, local;
 };
 
-// The flags of calls whose buffers have all rows, and a bit more of those whose output may be quantized. Kernels for some alone take fewer registers.
-constexpr uint32_t kWholeRows = kTwoShot | kLayerNorm | kNoNorm, kQuantizes = 1u << 31, kAllFlags = ~0u;
+// The flags of calls whose output has all rows and is not quantized. Kernels for those alone take fewer registers.
+constexpr uint32_t kWholeRows = kTwoShot | kLayerNorm | kNoNorm, kAllFlags = ~0u;
 
 // Where packets are. Ranks do not send to themselves.
 template <uint32_t kFlags>
@@ -55,7 +55,7 @@ struct Places {
   MSCCLPP_DEVICE void set(uint32_t launch) { half = a.notices + (launch % 2 == 0 ? a.half : 0); }
 
   MSCCLPP_DEVICE bool has(uint32_t flag) const { return (a.flags & kFlags & flag) != 0; }
-  MSCCLPP_DEVICE uint32_t quantized() const { return (kFlags & kQuantizes) != 0 ? a.quantized : static_cast<uint32_t>(kNotQuantized); }
+  MSCCLPP_DEVICE uint32_t quantized() const { return kFlags == kAllFlags ? a.quantized : static_cast<uint32_t>(kNotQuantized); }
   MSCCLPP_DEVICE bool two() const { return has(kTwoShot); }
   // The caller does not want the sums, which are the input.
   MSCCLPP_DEVICE bool input_is_sum() const { return has(kOwnInput) && a.residual == nullptr && a.residual_out == nullptr; }

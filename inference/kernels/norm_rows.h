@@ -431,13 +431,19 @@ struct Rows {
     char* p = team.peer(a.rank) + at.result(a.rank, r);
     const WaitSite site{a.kernel, 0, r.owner, launch, &a.state->left};
     Word* out = reinterpret_cast<Word*>(a.output + at.output_row(r) * a.hidden);
-    for (uint32_t v = begin; v < vectors && ok; v += step) {
-      Word got = 0;
-      ok = wait_here(a.control, site, [&]() MSCCLPP_INLINED { return load_small(p + sizeof(Word) * v, &got); });
-      if (!ok) break;
-      clear_small(p + sizeof(Word) * v, got);
-      out[v] = got;
-    }
+    chunks([&](uint32_t from) MSCCLPP_INLINED {
+      Word got[E] = {};
+      ok = ok && wait_here(a.control, site, [&]() MSCCLPP_INLINED {
+        bool all = true;
+        each(from, [&](uint32_t i, uint32_t v) MSCCLPP_INLINED { all = load_small(p + sizeof(Word) * v, &got[i]) && all; });
+        return all;
+      });
+      if (!ok) return;
+      each(from, [&](uint32_t i, uint32_t v) MSCCLPP_INLINED {
+        clear_small(p + sizeof(Word) * v, got[i]);
+        out[v] = got[i];
+      });
+    });
     if (begin != 0 || !per_token(at.quantized()) || !ok) return;
     uint32_t scale = 0;
     ok = wait_here(a.control, site, [&]() MSCCLPP_INLINED { return load_small(p + at.row, &scale); });

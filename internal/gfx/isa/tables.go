@@ -114,6 +114,7 @@ var table = []Form{
 
 	{Format: VOP2, Code: 0, Name: "v_cndmask_b32", Results: "u", Sources: "uum"},
 	{Format: VOP2, Code: 1, Name: "v_add_f32", Results: "f", Sources: "ff"},
+	{Format: VOP2, Code: 2, Name: "v_sub_f32", Results: "f", Sources: "ff"},
 	{Format: VOP2, Code: 4, Name: "v_fmac_f64", Results: "d", Sources: "dd"},
 	{Format: VOP2, Code: 5, Name: "v_mul_f32", Results: "f", Sources: "ff"},
 	{Format: VOP2, Code: 6, Name: "v_mul_i32_i24", Results: "u", Sources: "uu"},

@@ -59,6 +59,7 @@ func madF32(a, b, c uint64) uint64 {
 // floatOps compute with numbers of floating point.
 var floatOps = map[string]*alu{
 	"v_add_f32":       value(addF32),
+	"v_sub_f32":       value(func(a, b, _ uint64) uint64 { return from32(f32(a) - f32(b)) }),
 	"v_mul_f32":       value(mulF32),
 	"v_fma_f32":       value(fmaF32),
 	"v_fmac_f32":      {value: fmaF32, accumulates: true},

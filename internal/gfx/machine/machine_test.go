@@ -98,7 +98,7 @@ func TestCompareHalves(t *testing.T) {
 	}
 }
 
-// Fields of scalars are cut out by offset and width; the largest of three is found without a sign; factors of 24 bits have one.
+// Fields of scalars are cut out by offset and width; the largest of three is found without a sign; floats are subtracted in the order of operands.
 func TestFieldsAndLargest(t *testing.T) {
 	for name, c := range map[string]struct {
 		words []uint32
@@ -108,6 +108,7 @@ func TestFieldsAndLargest(t *testing.T) {
 		"no bits of -1":            {[]uint32{0x9286ffc1, 0x00000004, 0x7e040206}, func(uint32) uint32 { return 0 }},
 		"32 bits from 28 on of -1": {[]uint32{0x9286ffc1, 0x0020001c, 0x7e040206}, func(uint32) uint32 { return 0xf }},
 		"of 32, the lane and 7":    {[]uint32{0xd1d50002, 0x021e00a0 /* v_max3_u32 v2, 32, v0, 7 */}, func(l uint32) uint32 { return max(32, l) }},
+		"1 less the lane":          {[]uint32{0x7e040d00 /* v_cvt_f32_u32 v2, v0 */, 0x040404f2 /* v_sub_f32 v2, 1.0, v2 */}, func(l uint32) uint32 { return math.Float32bits(1 - float32(l)) }},
 		"of the lane, -1 and 0":    {[]uint32{0xd1d50002, 0x02018300 /* v_max3_u32 v2, v0, -1, 0 */}, func(uint32) uint32 { return 0xffffffff }},
 	} {
 		buffer := make([]uint32, 64)
