@@ -142,6 +142,22 @@ func streamTests() []test {
 				}
 			}
 		}},
+		{"stream/processors", "a stream has no more processors than the device, and asking spoils no recording", func(t *T) {
+			d := t.streaming()
+			s, m := d.stream(), d.alloc(8)
+			if n := d.streams.StreamProcessors(s); n < 0 || n > d.Info().SMs {
+				t.errorf("a stream has %d processors of %d", n, d.Info().SMs)
+			}
+			g := d.capture(s, func() {
+				_ = d.streams.StreamProcessors(s)
+				t.must(d.streams.Write(s, m.Addr(), 7), "write")
+			})
+			t.must(g.Launch(s), "launch")
+			d.settle(s)
+			if got := d.word(m.Addr()); got != 7 {
+				t.errorf("the word is %d: expected 7, which was recorded", got)
+			}
+		}},
 		{"stream/numbers", "the number of a stream is its own, whatever its handle was before, and asking for it spoils no recording", func(t *T) {
 			d := t.streaming()
 			s := d.stream()
