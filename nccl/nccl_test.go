@@ -395,6 +395,12 @@ func onGPUsWith(t *testing.T, kernels []emulated.Source, more ...string) []strin
 
 func TestArguments(t *testing.T) { alone(t, "arguments.c") }
 
+// Communicators and memory are on the host if that is wanted, also where there are GPUs.
+func TestHostBesideGPUs(t *testing.T) {
+	driver := emulated.Build(t)
+	alone(t, "arguments.c", cuda.EnvLibrary+"="+driver, "LD_LIBRARY_PATH="+filepath.Dir(driver))
+}
+
 // Limits of a process that the library cannot live with are an error of init, and not its end.
 func TestLimits(t *testing.T) { alone(t, "limits.c") }
 

@@ -53,6 +53,7 @@ static void* symbol(void* lib, const char* name) {
 }
 
 static void open_driver(void) {
+  if (setting_is("MSCCLPP_DEVICE", "host")) return; /* communicators are on the host: so is memory */
   const char* path = setting("MSCCLPP_CUDA_LIBRARY");
   void* lib = dlopen(path && *path ? path : "libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
   if (lib == NULL) return;

@@ -73,6 +73,11 @@ static void read_files(void) {
   read_file("/etc/nccl.conf");
 }
 
+int setting_is(const char* name, const char* value) {
+  const char* v = setting(name);
+  return v != NULL && strcmp(v, value) == 0;
+}
+
 const char* variable(const char* name) { return secure_getenv(name); }
 
 const char* setting(const char* name) {

@@ -6,6 +6,9 @@
 /* setting returns the value of a variable, or NULL. It lives as long as the process. */
 const char* setting(const char* name);
 
+/* setting_is reports whether a variable has a value. */
+int setting_is(const char* name, const char* value);
+
 /* variable returns the value of a variable that files have not, or NULL. */
 const char* variable(const char* name);
 

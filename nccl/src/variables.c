@@ -66,6 +66,7 @@ static const struct {
     {"MSCCLPP_NCCL_DESTROY_SECONDS", USED, "how long Destroy waits for what runs in the background"},
     {"MSCCLPP_NCCL_LIB_PATH", USED, "another NCCL"},
     {"MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION", USED, "operations of the other NCCL"},
+    {"MSCCLPP_DEVICE", USED, "host: communicators and memory of the host"},
     {"MSCCLPP_NCCL_REGISTER", USED, "whether all ranks register memory together"},
     {"MSCCLPP_TRANSPORTS", USED, "the transports"},
     {"MSCCLPP_COLLECTIVES__PRELOAD", USED, "which kernels are loaded at init"},

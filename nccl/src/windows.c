@@ -275,23 +275,26 @@ struct asked {
   int rank; /* -1: the program's own address */
   void* at;
   int ranks;
+  size_t room; /* for each rank */
 };
 
 static void answer(const struct window* w, void* with) {
   struct asked* a = with;
   a->ranks = w->comm->nranks;
+  a->room = w->inner.stride;
   if (a->rank < 0)
     a->at = w->buff;
-  else if (a->rank < a->ranks)
+  else if (a->rank < a->ranks && a->offset < a->room)
     a->at = w->inner.base + (size_t)a->rank * w->inner.stride + a->offset;
 }
 
 static ncclResult_t ask(const char* function, ncclWindow_t window, size_t offset, int rank, void** out) {
-  struct asked a = {offset, rank, NULL, 0};
+  struct asked a = {.offset = offset, .rank = rank};
   if (out == NULL || window == NULL) return fail(ncclInvalidArgument, "%s : %s argument is NULL", function, window ? "outPtr" : "window");
   *out = NULL;
   if (after_fork()) return fork_refusal(function);
   if (!window_look(window, answer, &a)) return fail(ncclInvalidArgument, "%s : window %p is none of this library", function, (void*)window);
+  if (a.at == NULL && rank < a.ranks) return fail(ncclInvalidArgument, "%s : offset %zu: expected less than the %zu bytes of a rank's part", function, offset, a.room);
   if (a.at == NULL) return fail(ncclInvalidArgument, "%s : rank %d: expected 0 to %d", function, rank, a.ranks - 1);
   *out = a.at;
   return ncclSuccess;

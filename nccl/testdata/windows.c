@@ -48,6 +48,7 @@ static void addresses(ncclWindow_t window, char* own) {
   EXPECT(p == NULL);
   FAILS(ncclGetLsaDevicePointer(window, 0, -1, &p), ncclInvalidArgument, "expected 0 to");
   FAILS(ncclGetPeerDevicePointer(window, 0, nranks, &p), ncclInvalidArgument, "expected 0 to");
+  FAILS(ncclGetPeerDevicePointer(window, (size_t)1 << 40, 0, &p), ncclInvalidArgument, "offset 1099511627776: expected less than");
   FAILS(ncclGetLsaDevicePointer(NULL, 0, 0, &p), ncclInvalidArgument, "window argument is NULL");
   FAILS(ncclGetLsaDevicePointer(window, 0, 0, NULL), ncclInvalidArgument, "outPtr argument is NULL");
   FAILS(ncclGetPeerDevicePointer((ncclWindow_t)own, 0, 0, &p), ncclInvalidArgument, "none of this library");

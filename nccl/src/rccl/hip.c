@@ -45,7 +45,7 @@ static void* open_library(void) {
 }
 
 static void open_hip(void) {
-  void* lib = open_library();
+  void* lib = setting_is("MSCCLPP_DEVICE", "host") ? NULL : open_library(); /* communicators are on the host: so is memory */
   if (lib == NULL) return;
   hip.found = 1;
 #define FIND(name) hip.found &= (*(void**)&hip.name = dlsym(lib, #name)) != NULL
