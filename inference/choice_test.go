@@ -1,6 +1,10 @@
 package inference
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
+)
 
 // The choice is that of the measurements in docs/inference.md.
 func TestChoiceOfShots(t *testing.T) {
@@ -15,6 +19,23 @@ func TestChoiceOfShots(t *testing.T) {
 	} {
 		if got := (&NormCall{Shots: x.wanted}).inTwoShots(x.ranks, x.bytes); got != x.two {
 			t.Errorf("%+v: two-shot is %v", x, got)
+		}
+	}
+}
+
+// A team of blocks has the whole row where a thread has four vectors, and threads have as many as one round of blocks needs.
+func TestVectorsOfAThread(t *testing.T) {
+	for _, x := range []struct {
+		tokens, hidden int
+		clusters       bool
+		want           uint32
+	}{
+		{1, 8192, true, 0}, {32, 8192, true, 0}, {33, 8192, true, pairs}, {128, 8192, true, pairs}, {129, 8192, true, quads}, {256, 8192, false, pairs},
+		{256, 4096, true, pairs}, {300, 4096, true, quads}, {64, 65536, true, quads}, {64, 65544, true, pairs},
+	} {
+		c := NormCall{Tokens: x.tokens, Hidden: x.hidden, Type: kernel.BFloat16}
+		if got := c.vectors(x.clusters); got != x.want {
+			t.Errorf("%+v: the flag is %d", x, got)
 		}
 	}
 }

@@ -38,7 +38,11 @@ func TestAllReduceNorm(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			for i, x := range inferencetest.Trials() {
+			trials := inferencetest.Trials()
+			if ranks == 2 {
+				trials = append(trials, inferencetest.LargeTrials()...)
+			}
+			for i, x := range trials {
 				m := ranktest.Aligned(x.Bytes())
 				call, err := x.Call(m, c.Rank(), c.Size(), uint64(i))
 				if err != nil {

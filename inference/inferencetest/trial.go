@@ -75,6 +75,22 @@ func rowTrials(sizes [][2]int) (list []Trial) {
 	return list
 }
 
+// LargeTrials are calls of so many rows that a thread of a GPU has two vectors of a row, or four.
+func LargeTrials() (list []Trial) {
+	for i, tokens := range []int{40, 150} {
+		for k, q := range []inference.Quantization{inference.NotQuantized, inference.E4M3PerToken} {
+			for _, rows := range []inference.Rows{inference.AllRows, inference.OwnResidual} {
+				t := Trial{Norm: inference.Norm((i + k) % 2), Quantization: q, Type: kernel.BFloat16, Tokens: tokens, Hidden: 8200, Rows: rows, Bias: k == 1}
+				if rows == inference.AllRows {
+					t.Shots = []inference.Shots{inference.OneShot, inference.TwoShot}[(i+k)%2]
+				}
+				list = append(list, t)
+			}
+		}
+	}
+	return list
+}
+
 // own are the rows that a rank owns: how many, behind how many.
 func (t Trial) own(rank, ranks int) (first, n int) {
 	share := (t.Tokens + ranks - 1) / ranks

@@ -108,7 +108,7 @@ func (f *checkFlags) verify(ctx context.Context, env *verb.Env, g *group, cases 
 	})
 	if err == nil && len(f.parsed) == 0 && f.most == 0 {
 		line.Show("operators for inference")
-		right, wrong, stopped := operators(ctx, g, func(why string) {
+		right, wrong, stopped := operators(ctx, g, f.chosen.Name != matrix.Tiers[0].Name, func(why string) {
 			line.Clear()
 			fmt.Fprintf(env.Stdout, "FAIL rank %d: %s\n", g.Rank(), why)
 		})

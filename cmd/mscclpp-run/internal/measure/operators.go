@@ -26,12 +26,12 @@ type family struct {
 }
 
 // families make them. Where ranks do not share memory, or have no kernels for them, there is nothing to check.
-var families = map[string]func(ctx context.Context, g *group) (*family, error){"operators for inference": norms, "experts": experts}
+var families = map[string]func(ctx context.Context, g *group, large bool) (*family, error){"operators for inference": norms, "experts": experts}
 
-// operators checks those for inference against float64, and returns how many calls were right and wrong.
-func operators(ctx context.Context, g *group, failed func(why string)) (right, wrong int, err error) {
+// operators checks those for inference against float64, large calls too if wanted, and returns how many calls were right and wrong.
+func operators(ctx context.Context, g *group, large bool, failed func(why string)) (right, wrong int, err error) {
 	for _, name := range slices.Sorted(maps.Keys(families)) {
-		f, err := families[name](ctx, g)
+		f, err := families[name](ctx, g, large)
 		if errors.Is(err, framework.ErrUnavailable) || errors.Is(err, framework.ErrUnsupported) {
 			g.job.World.Log().Info(name+" are not checked", "because", err)
 			continue
@@ -75,12 +75,15 @@ func (f *family) check(ctx context.Context, g *group, failed func(why string)) (
 }
 
 // norms are all-reduce with residual, norm and quantization.
-func norms(ctx context.Context, g *group) (*family, error) {
+func norms(ctx context.Context, g *group, large bool) (*family, error) {
 	w, err := inference.New(ctx, g.job.World, inference.Options{})
 	if err != nil {
 		return nil, err
 	}
 	trials := inferencetest.Trials()
+	if large {
+		trials = append(trials, inferencetest.LargeTrials()...)
+	}
 	f := &family{trials: len(trials), close: w.Close}
 	for _, t := range trials {
 		f.bytes = max(f.bytes, t.Bytes())
@@ -90,7 +93,7 @@ func norms(ctx context.Context, g *group) (*family, error) {
 }
 
 // experts are dispatch and combine.
-func experts(ctx context.Context, g *group) (*family, error) {
+func experts(ctx context.Context, g *group, _ bool) (*family, error) {
 	b, err := moe.New(ctx, g.job.World, moetest.Options())
 	if err != nil {
 		return nil, err
