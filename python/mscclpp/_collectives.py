@@ -285,20 +285,18 @@ class Collectives:
             count = total if sends == 1 else total // sends
             if code is None or not send.is_contiguous() or count * sends != total or (total < 2 and send.is_neg()):
                 return None
-            address = send.data_ptr()
-            at = to = _pointers[address]
+            at = to = _pointers[send.data_ptr()]
             if recv is not send:
                 total = count * receives
-                if recv.dtype is not dtype or recv.numel() != total or not recv.is_contiguous() or (total < 2 and recv.is_neg()):
+                if recv.dtype is not dtype or recv.numel() != total or not recv.is_contiguous() or recv.get_device() != index or (total < 2 and recv.is_neg()):
                     return None
-                address = recv.data_ptr()
-                to = _pointers[address]
+                to = _pointers[recv.data_ptr()]
             if index < 0:
                 options = None
-                if stream is not None or not send.is_cpu or not recv.is_cpu:
+                if stream is not None or not send.is_cpu:
                     return None
             else:
-                if not send.is_cuda or send.get_device() != index or recv.get_device() != index:
+                if not send.is_cuda or send.get_device() != index:
                     return None
                 number = _current_stream(index) if stream is None else _streams.pointer(stream)
                 options = _on_stream[number]
