@@ -86,14 +86,13 @@ func (d *Device) alloc(bytes uint64, data bool) (device.Memory, error) {
 		return nil, err
 	}
 	b := &block{owner: d.opened, m: C.mscclpp_device_memory{size: C.sizeof_mscclpp_device_memory}}
-	op, st := fmt.Sprintf("alloc %d bytes", bytes), C.native_status{}
+	var st C.native_status
 	if data {
 		st = C.native_alloc_data(d.t, d.d, C.uint64_t(bytes), &b.m)
-		op += " for data"
 	} else {
 		st = C.native_alloc(d.t, d.d, C.uint64_t(bytes), &b.m)
 	}
-	if err := d.check(op, st); err != nil {
+	if err := d.check(fmt.Sprintf("alloc %d bytes", bytes), st); err != nil {
 		return nil, firstOf(err, d.drop())
 	}
 	b.m.bytes = C.uint64_t(bytes)
