@@ -26,6 +26,9 @@ const (
 	left  = "rank left: "
 )
 
+// noImages has processes build no kernels for the host: they are ranks on GPUs.
+const noImages = "MSCCLPP_TEST_WITHOUT_HOST_KERNELS"
+
 // victim is the rank that is killed.
 const victim = 1
 
@@ -139,7 +142,7 @@ func processes(ctx context.Context, t *testing.T, n int, env string) (all []*exe
 	name, _, _ := strings.Cut(t.Name(), "/")
 	for r := range n {
 		c := exec.CommandContext(ctx, os.Args[0], "-test.run", "^"+name+"$")
-		c.Env = append(os.Environ(), env, fmt.Sprint("RANK=", r), fmt.Sprint("WORLD_SIZE=", n), bootstrap.EnvUniqueID+"="+id.String())
+		c.Env = append(os.Environ(), env, noImages+"=1", fmt.Sprint("RANK=", r), fmt.Sprint("WORLD_SIZE=", n), bootstrap.EnvUniqueID+"="+id.String())
 		if r == 0 {
 			c.ExtraFiles, c.Env = []*os.File{file}, append(c.Env, bootstrap.EnvListenFD+"=3")
 		}

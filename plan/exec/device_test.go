@@ -35,6 +35,26 @@ func TestPlansFromPTX(t *testing.T) {
 	plansOnGPUs(t)
 }
 
+// Blocks of GPUs take turns in large operands: of so many bytes for each, the last piece is not whole, and its bytes are not whole rounds of loads.
+func TestLargeChunksFromPTX(t *testing.T) {
+	t.Setenv(emulated.EnvImages, t.TempDir())
+	t.Setenv(emulated.EnvRun, "ptx")
+	const bytes = 2 * (4*3*32<<10 + 7*16)
+	plans := []*schema.Plan{compile(t, "allreduce-2pa-chunks", library.Shape{Ranks: 2, Blocks: 3}), compile(t, "allgather-chunks", library.Shape{Ranks: 2, Blocks: 3})}
+	ranktest.OnEmulatedGPUs(t, 2, func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error {
+		stream, err := dev.NewStream()
+		if err != nil {
+			return err
+		}
+		for _, p := range plans {
+			if err := calls(ctx, c, dev, p, exec.Call{Stream: stream}, true, bytes); err != nil {
+				return fmt.Errorf("%s: %w", p.Name, err)
+			}
+		}
+		return dev.CloseStream(stream)
+	})
+}
+
 func plansOnGPUs(t *testing.T) {
 	plans := []*schema.Plan{compile(t, "allreduce-1pa", library.Shape{Ranks: 2}), compile(t, "allreduce-2pa-chunks", library.Shape{Ranks: 2, InPlace: true}),
 		compile(t, "allgather-chunks", library.Shape{Ranks: 2})}
@@ -50,7 +70,7 @@ func onGPU(ctx context.Context, c *comm.Communicator, dev *cuda.Device, plans []
 	}
 	for _, p := range plans {
 		for _, exchanged := range []bool{false, true} {
-			if err := calls(ctx, c, dev, p, exec.Call{Stream: stream}, exchanged); err != nil {
+			if err := calls(ctx, c, dev, p, exec.Call{Stream: stream}, exchanged, 4096); err != nil {
 				return fmt.Errorf("%s, buffers that ranks reach: %v: %w", p.Name, exchanged, err)
 			}
 		}
@@ -188,13 +208,12 @@ func onHandle(ctx context.Context, c *comm.Communicator, dev *cuda.Device, p *sc
 }
 
 // calls makes some calls of an all-reduce or an all-gather, in place and not. Exchanged buffers are reached where they are, others staged.
-func calls(ctx context.Context, c *comm.Communicator, dev *cuda.Device, p *schema.Plan, x exec.Call, exchanged bool) error {
+func calls(ctx context.Context, c *comm.Communicator, dev *cuda.Device, p *schema.Plan, x exec.Call, exchanged bool, most uint32) error {
 	e, err := exec.New(ctx, c, p)
 	if err != nil {
 		return err
 	}
-	const most = 4096
-	m, err := c.Alloc(2 * most)
+	m, err := c.Alloc(2 * uint64(most))
 	if err != nil {
 		return err
 	}
@@ -203,7 +222,7 @@ func calls(ctx context.Context, c *comm.Communicator, dev *cuda.Device, p *schem
 			return err
 		}
 	}
-	n := uint32(most)
+	n := most
 	if p.Collective == "allgather" {
 		n = most / 2
 	}
@@ -225,7 +244,7 @@ func calls(ctx context.Context, c *comm.Communicator, dev *cuda.Device, p *schem
 		if x.Op == kernel.Avg && n < most {
 			x.Op = kernel.Sum
 		}
-		in, out := m.Addr(), m.Addr()+most
+		in, out := m.Addr(), m.Addr()+uintptr(most)
 		if launch%2 == 1 {
 			out = in
 			if n < most { // in place: the rank's part of the output
@@ -235,7 +254,7 @@ func calls(ctx context.Context, c *comm.Communicator, dev *cuda.Device, p *schem
 		if err := dev.WriteAt(data, in); err != nil {
 			return err
 		}
-		x.Input, x.Output, x.InputBytes, x.OutputBytes, x.Type = *(*unsafe.Pointer)(unsafe.Pointer(&in)), *(*unsafe.Pointer)(unsafe.Pointer(&out)), uint64(n), most, kernel.Int32
+		x.Input, x.Output, x.InputBytes, x.OutputBytes, x.Type = *(*unsafe.Pointer)(unsafe.Pointer(&in)), *(*unsafe.Pointer)(unsafe.Pointer(&out)), uint64(n), uint64(most), kernel.Int32
 		x.Packet = []exec.Packet{exec.LL8, exec.LL16}[launch/3]
 		if err := e.Execute(&x); err != nil {
 			return err
