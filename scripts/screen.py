@@ -8,6 +8,7 @@ would leave on the screen; of escape sequences it knows those that clear the scr
 """
 
 import argparse
+import fcntl
 import html
 import os
 import pty
@@ -17,7 +18,6 @@ import signal
 import struct
 import sys
 import termios
-import fcntl
 import time
 
 WIDTH, HEIGHT = 7.3, 17  # of a character
