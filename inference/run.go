@@ -14,7 +14,7 @@ import (
 
 // oneShotMost is the size of inputs, times ranks, up to which every rank sends its input to all others. Two ranks send as many
 // bytes either way, but read fewer in two-shot: from pairLeast bytes that is faster.
-const oneShotMost, pairLeast = 1 << 20, 2 << 20
+const oneShotMost, pairLeast = 1 << 20, 8 << 20
 
 // AllReduceNorm adds up the inputs of all ranks and the residual, and normalizes the rows of that; the results are the same on
 // all ranks, bit for bit. All ranks call it in the same order. On the host it returns when this rank is done; on a GPU
