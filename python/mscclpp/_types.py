@@ -46,9 +46,12 @@ class ReduceOp(enum.IntEnum):
     PREMUL_SUM = 5
 
 
+_REDUCTIONS = len(ReduceOp)
+
+
 def reduction(value: object) -> int:
     """Return the number of what a caller gives as a reduction."""
-    if isinstance(value, int) and 0 <= value < len(ReduceOp):
+    if isinstance(value, int) and 0 <= value < _REDUCTIONS:
         return int(value)
     raise _errors.invalid(f"reduction {value!r}: expected one of ReduceOp: {', '.join(o.name for o in ReduceOp)}")
 
