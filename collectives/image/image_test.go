@@ -279,10 +279,14 @@ func ptx(t *testing.T) map[string]string {
 }
 
 // A job that calls one collective compiles little: what NVIDIA's driver takes a second
-// for is about 8,000 instructions.
+// for is about 8,000 instructions. Reduce has more ways for long messages until a measurement says which of them are slower:
+// those then leave the part.
 func TestPartsAreSmall(t *testing.T) {
-	const most = 26_700
 	for id, text := range ptx(t) {
+		most := 26_700
+		if strings.HasPrefix(id, "rooted-") {
+			most = 32_400
+		}
 		if n := len(instruction.FindAllString(text, -1)); n > most {
 			t.Errorf("%s: %d instructions, expected at most %d: cut the part in two", id, n, most)
 		}
