@@ -30,7 +30,6 @@ MSCCLPP_OUTLINED_LARGE void store_within(char* p, uint64_t at, uint64_t bytes, u
 template <class T>
 struct LamportCarrier {
   using Packet = Sentinel<T>;
-  static constexpr Area kArea = kLamportArea;
   static constexpr bool kMeets = true;
   static constexpr uint32_t kUnit = 16;
   struct Data { uint32_t w[4]; };
@@ -44,13 +43,10 @@ struct LamportCarrier {
   }
   MSCCLPP_DEVICE static Data scrubbed(const Data& d) { return scrubbed(Vec16{d.w[0], d.w[1], d.w[2], d.w[3]}); }
 
-  MSCCLPP_DEVICE static bool full(uint32_t u, uint64_t bytes) { return at(u) + kUnit <= bytes; }
-  MSCCLPP_DEVICE static Data load_full(const char* p, uint32_t u) { return scrubbed(load16(p + at(u))); }
-
   // Behind the end of the data a unit has zeros.
   MSCCLPP_DEVICE static Data load(const char* p, uint32_t u, uint64_t bytes, bool aligned) {
     const uint64_t here = at(u);
-    if (aligned && full(u, bytes)) return load_full(p, u);
+    if (aligned && here + kUnit <= bytes) return scrubbed(load16(p + here));
     const uint64_t low = load_within(p, here, bytes), high = load_within(p, here + 8, bytes);
     return scrubbed(Vec16{static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32)});
   }
@@ -107,7 +103,7 @@ struct LamportSum : Sum<T, Op, typename LamportCarrier<T>::Data> {
 #endif
 };
 
-// LamportLaunch is LLLaunch without what flags need.
+// LamportLaunch is LLLaunch without what flags need. It knows all addresses before await_previous.
 template <class T, uint32_t kRanks>
 class LamportLaunch : public LLLaunch<LamportCarrier<T>, kRanks> {
  public:
@@ -116,25 +112,128 @@ class LamportLaunch : public LLLaunch<LamportCarrier<T>, kRanks> {
   using Data = typename Carrier::Data;
   using Base::a;
 
-  MSCCLPP_DEVICE LamportLaunch(const LLArgs& args, uint64_t epoch) : Base(args, epoch) {}
+  MSCCLPP_DEVICE LamportLaunch(const LLArgs& args, uint64_t epoch) : Base(args, epoch), expected_(flag_of(epoch)), here_(this->slot(a.rank, 0)) {
+    if constexpr (kRanks != 0) {
+      MSCCLPP_UNROLL
+      for (uint32_t k = 1; k < kRanks; ++k) {
+        there_[k] = this->slot(this->peer(k), a.rank);
+      }
+    }
+  }
 
+  // first awaits the launches before, and loads unit u. Branches on all that a whole unit needs stand before that, so
+  // that the compiler has the addresses computed there, too.
+  MSCCLPP_DEVICE Data first(const char* in, uint32_t u, uint64_t bytes, bool aligned) const {
+    bool whole = aligned && Carrier::at(u) + Carrier::kUnit <= bytes;
+    if constexpr (kRanks != 0) {
+      MSCCLPP_UNROLL
+      for (uint32_t k = 1; k < kRanks; ++k) whole = whole && there_[k] != nullptr;
+    }
+    if (whole) {
+      await_previous();
+      return Carrier::scrubbed(load16(in + Carrier::at(u)));
+    }
+#if MSCCLPP_TARGET_CUDA
+    asm volatile("");  // or both branches are one until the wait is over
+#endif
+    await_previous();
+    return Carrier::load(in, u, bytes, aligned);
+  }
+
+  // scatter sends each peer p for which wanted(p) holds the data of load(p) as unit u. All loads are under way at once.
   template <class Wanted, class Load>
   MSCCLPP_DEVICE void scatter(uint32_t u, Wanted wanted, Load load) const {
-    (void)Base::scatter(u, wanted, load, []() MSCCLPP_LAMBDA { return true; });
+    if constexpr (kRanks != 0) {
+      Data d[kRanks];
+      MSCCLPP_UNROLL
+      for (uint32_t k = 1; k < kRanks; ++k) {
+        if (wanted(this->peer(k))) d[k] = load(this->peer(k));
+      }
+      MSCCLPP_UNROLL
+      for (uint32_t k = 1; k < kRanks; ++k) {
+        if (wanted(this->peer(k))) Carrier::send(there_[k], u, d[k], 0);
+      }
+    } else {
+      this->peers([&](uint32_t p) MSCCLPP_LAMBDA {
+        if (wanted(p)) this->send(p, u, load(p));
+      });
+    }
+  }
+  MSCCLPP_DEVICE void send_all(uint32_t u, const Data& d) const {
+    if constexpr (kRanks != 0) {
+      MSCCLPP_UNROLL
+      for (uint32_t k = 1; k < kRanks; ++k) Carrier::send(there_[k], u, d, 0);
+    } else {
+      Base::send_all(u, d);
+    }
   }
 
   // take waits for unit u of every peer, and calls use(r, data) for all ranks in order, with own for this one.
+  // All loads of a look are under way at once: a branch between them would wait for each.
   template <class Use>
   MSCCLPP_DEVICE bool take(uint32_t u, const Data& own, Use use) const {
-    return this->each(u, own, [](uint32_t) MSCCLPP_LAMBDA { return true; }, use);
+    if constexpr (kRanks != 0) {
+      Vec16 got[kRanks];
+      WaitSite site{kernel_of(a.signature), kWordPacket, this->peer(1), expected_, &a.state->left};
+      const char* first = packet(0, u);
+      const bool ok = wait_brief(a.control, site, [&]() MSCCLPP_LAMBDA {
+        if constexpr (kRanks == 2) {
+          got[0] = got[1] = load16_packet(first + (a.rank ^ 1) * a.slot);
+          return Carrier::Packet::arrived(got[0]);
+        } else {
+          MSCCLPP_UNROLL
+          for (uint32_t r = 0; r < kRanks; ++r) got[r] = load16_packet(first + r * a.slot);  // nothing comes to the slot of this rank
+          bool all = true;
+          MSCCLPP_UNROLL
+          for (uint32_t r = 0; r < kRanks; ++r) {
+            const bool here = r == a.rank || Carrier::Packet::arrived(got[r]);
+            if (!here) site.peer = r;
+            all = all && here;
+          }
+          return all;
+        }
+      });
+      if (!ok) return false;
+      MSCCLPP_UNROLL
+      for (uint32_t r = 0; r < kRanks; ++r) use(r, r == a.rank ? own : Data{{got[r].x, got[r].y, got[r].z, got[r].w}});
+      return true;
+    } else {
+      return this->each(u, own, [](uint32_t) MSCCLPP_LAMBDA { return true; }, use);
+    }
   }
 
   // put_back puts the sentinel back where unit u of every peer was taken. It may follow the result: only the next launch but one
   // needs it.
   MSCCLPP_DEVICE void put_back(uint32_t u) const {
-    this->peers([&](uint32_t p) MSCCLPP_LAMBDA { clear_sentinel(this->here_ + p * a.slot + Carrier::at(u)); });
+    this->peers([&](uint32_t p) MSCCLPP_LAMBDA { clear_sentinel(packet(p, u)); });
   }
+
+ private:
+  // Where unit u of a rank lies here.
+  MSCCLPP_DEVICE char* packet(uint32_t from, uint32_t u) const { return here_ + from * a.slot + Carrier::at(u); }
+
+  const uint32_t expected_;
+  char* here_;
+  char* there_[kRanks != 0 ? kRanks : 1];  // where packets go, by the distance of the peer
 };
+
+// lamport_begin is the begin of ll.h for a launch that has one epoch, of this area. False: leave. Else the launch calls
+// await_previous as soon as it knows what it will load and where to send that: what this takes is over when the launches before end.
+MSCCLPP_DEVICE bool lamport_begin(const LLArgs& a, uint64_t& epoch) {
+  if (a.check == kCheckCompare) {
+    await_previous();
+    if (!agree(a)) return false;
+  }
+  if (a.count != 0) {
+    constexpr uint32_t kOwnWord = 8;  // of the line of lines
+    const uint64_t others = grid_dim() - 1;
+    uint64_t word = 0;
+    if (thread_id() == 0) word = fetch_add_relaxed_device(&a.state->epochs[kLineArea][kOwnWord], block_id() < others ? 1 : kEpoch - others);
+    epoch = block_share(word) / kEpoch + 1;
+  }
+  if (a.release == kReleaseAtOnce && a.check != kCheckCompare) release_next();
+  return true;
+}
 
 // Every rank sends everything to every other rank, and reduces all of it.
 template <class T, ReduceOp Op, uint32_t N>
@@ -147,8 +246,8 @@ MSCCLPP_DEVICE void lamport_allreduce(const LLArgs& a, uint64_t epoch) {
   const bool whole = C::aligned(in), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
   const LamportLaunch<T, N> ll(a, epoch);
-  const Data mine = ll.first(first < units, in, first, bytes, whole);
-  if (units == 0) return;
+  if (first >= units) return await_previous();
+  const Data mine = ll.first(in, first, bytes, whole);
   MSCCLPP_ROLLED
   for (uint32_t u = first; u < units; u += step) ll.send_all(u, u == first ? mine : C::load(in, u, bytes, whole));
   ll.sent();
@@ -175,7 +274,7 @@ MSCCLPP_DEVICE void lamport_reducescatter(const LLArgs& a, uint64_t epoch) {
   const bool whole = C::aligned(in) && C::aligned(in + bytes), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes), first = global_thread(), step = global_threads();
   const LamportLaunch<T, N> ll(a, epoch);
-  ll.await();
+  await_previous();
   if (units == 0) return;
   MSCCLPP_ROLLED
   for (uint32_t u = first; u < units; u += step) {
@@ -205,7 +304,7 @@ MSCCLPP_DEVICE void lamport_reduce(const LLArgs& a, uint64_t epoch) {
   const bool whole = C::aligned(in), whole_out = C::aligned(out);
   const uint32_t units = C::units(bytes), step = global_threads(), root = a.signature.root;
   const LamportLaunch<T, N> ll(a, epoch);
-  ll.await();
+  await_previous();
   if (units == 0) return;
   if (a.rank != root) {
     MSCCLPP_ROLLED
@@ -250,9 +349,9 @@ MSCCLPP_DEVICE void with_code(const LLArgs& a, Body body) {
 }
 
 // MSCCLPP_LAMPORT is the body of a kernel.
-#define MSCCLPP_LAMPORT(function, T, a)                            \
-  uint64_t epoch = 0;                                              \
-  if (!begin<LamportCarrier<T>>(a, epochs_of(a), epoch)) return;   \
+#define MSCCLPP_LAMPORT(function, T, a) \
+  uint64_t epoch = 0;                   \
+  if (!lamport_begin(a, epoch)) return; \
   with_code<T>(a, [&](auto code) MSCCLPP_LAMBDA { function<T, decltype(code)::kOp, decltype(code)::kRanks>(a, epoch); });
 
 }  // namespace collectives
