@@ -77,7 +77,7 @@ func newJob(t testing.TB, s *interpret.Session, x shape, in, out uint64) *job {
 	var err error
 	mailboxes := uint64(kernelargs.MaxLanes*x.ranks) * kernelargs.MailboxBytes
 	scratch := mailboxes + uint64(x.ranks)*uint64(max(x.grid, x.lanes))*(96<<10) + 512<<10
-	if j.geometry, err = kernelargs.Divide(scratch, x.ranks, max(x.grid, x.lanes), true); err != nil {
+	if j.geometry, err = kernelargs.Divide(scratch, x.ranks, max(x.grid, x.lanes), kernelargs.DeviceLine); err != nil {
 		t.Fatal(err)
 	}
 	j.geometry = j.geometry.WithLamport()

@@ -24,7 +24,8 @@ type site struct {
 	ranks   int
 	host    bool
 	noLines bool
-	noFill  bool // the device does not fill memory
+	noFill  bool   // the device does not fill memory
+	line    uint64 // bytes of a line in scratch; 0: on the host
 }
 
 // offered lists the algorithms of the kernels of transports, and those that are not for this site.

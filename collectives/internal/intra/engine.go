@@ -28,7 +28,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Engine, error) 
 	if !e.host {
 		e.copier = newCopier(c, &e.opts, found.Steps, &e.args, e.launcher.Blocks)
 	}
-	if err := e.offer(found, e.copier.offers(), site{c.Size(), e.host, e.opts.NoLines, !fills}, lanes); err != nil {
+	if err := e.offer(found, e.copier.offers(), site{c.Size(), e.host, e.opts.NoLines, !fills, lineBytes(c.Device(), e.host)}, lanes); err != nil {
 		return nil, err
 	}
 	nameWaits(c, e.list)
@@ -63,7 +63,7 @@ func (e *Engine) shape(multiprocessors int) (lanes uint32) {
 // offer lists what kernels, and copies, can do for so many ranks, and picks the built-in table.
 func (e *Engine) offer(found engine.Kernels, copies []*algorithm, at site, lanes uint32) (err error) {
 	o, g, ranks := &e.opts, &e.memory.geometry, at.ranks
-	if *g, err = kernelargs.Divide(o.Scratch, ranks, lanes, !e.host); err != nil {
+	if *g, err = kernelargs.Divide(o.Scratch, ranks, lanes, at.line); err != nil {
 		return err
 	}
 	kernels, unplaced := offered(found.Collectives, at)
@@ -86,6 +86,17 @@ func (e *Engine) offer(found engine.Kernels, copies []*algorithm, at site, lanes
 		e.rows, e.basis = choose.Builtin(f, public(e.list, func(a *algorithm) bool { return true }))
 	}
 	return nil
+}
+
+// lineBytes is how many bytes a line takes in scratch.
+func lineBytes(d device.Device, host bool) uint64 {
+	if host {
+		return 0
+	}
+	if k, ok := d.(interface{ LineBytes() uint64 }); ok {
+		return k.LineBytes()
+	}
+	return kernelargs.LineRoom
 }
 
 // describe makes an algorithm what the face needs.

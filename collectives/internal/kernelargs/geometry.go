@@ -25,6 +25,7 @@ type Geometry struct {
 	LinePipes   uint64 // on GPUs
 	LineLanes   uint32 // with pipes of lines; 0: no room for any
 	LineGroups  uint32 // of 16 lines, in a slot of theirs
+	LineBytes   uint64 // of a line as it lies there: LineRoom or DeviceLine
 }
 
 // How the parts of scratch are divided.
@@ -39,9 +40,10 @@ const (
 	mostStageSlot  = 1 << 20
 	mostPipeSlot   = 256 << 10
 	mostPackets    = 4 << 20  // both halves
+	peerPackets    = 4 << 20  // on GPUs, for each peer
 	devicePackets  = 24 << 20 // on GPUs
-	deviceLines    = 80 << 20 // for two-shot sums of 8 MiB, whatever the number of ranks
-	mostLamport    = 16 << 20 // both halves: one-shot sums of 4 MiB of two ranks
+	deviceLines    = 80 << 20 // for two-shot sums of 8 MiB, whatever the number of ranks; in lines of LineRoom
+	mostLamport    = 16 << 20 // both halves: of two ranks for one-shot sums of 4 MiB
 	slotUnit       = 256
 	LeastAnnounced = 48 << 10
 	mostPipeChunk  = 64 << 10
@@ -50,23 +52,34 @@ const (
 	BesideSlots    = 4
 	leastBeside    = 32 << 10
 
-	LinePayload    = 120           // bytes of payload in a line
-	DeviceLine     = 128           // bytes of a line
-	LineRoom       = 256           // bytes of scratch for one: where two packets stand for what one store cannot carry
-	LineGroupBytes = 16 * LineRoom // of scratch for a group of lines
+	LinePayload   = 120 // bytes of payload in a line
+	DeviceLine    = 128 // bytes of a line
+	LineRoom      = 256 // bytes of scratch for one where two packets stand for what one store cannot carry
+	linesOfAGroup = 16
 
 	// Of messages, as many lanes as there can be blocks that send beside as many that
 	// receive, and slots that a block of 512 threads fills twice at once.
 	MostLineLanes  = 64
-	mostLineGroups = 8
+	mostLineGroups = 4
+)
+
+// Two ranks gain nothing from larger slots than these. Communicators of two are frequent, and each has scratch of its own.
+const (
+	stageSlotOfTwo = 32 << 10
+	pipeSlotOfTwo  = 128 << 10 // 32 KiB for each lane of 128
 )
 
 // Divide divides at most scratch bytes: an eighth for packets, a third for lines where
 // there are any, and a fourth of the rest for pipes of lines; half of what is left for
 // stages, of which GPUs need little: an eighth; the rest for pipes, and none of them more than helps.
-func Divide(scratch uint64, ranks int, lanes uint32, device bool) (Geometry, error) {
-	n, l := uint64(ranks), uint64(lanes)
-	g := Geometry{Lanes: lanes, Mailboxes: lanes}
+// On GPUs line is how many bytes a line takes there; 0: on the host.
+func Divide(scratch uint64, ranks int, lanes uint32, line uint64) (Geometry, error) {
+	n, l, device := uint64(ranks), uint64(lanes), line != 0
+	g := Geometry{Lanes: lanes, Mailboxes: lanes, LineBytes: line}
+	mostStage, mostPipe := uint64(mostStageSlot), uint64(mostPipeSlot)
+	if device && ranks <= 2 {
+		mostStage, mostPipe = stageSlotOfTwo, pipeSlotOfTwo
+	}
 	if device {
 		g.Mailboxes = MaxLanes
 	}
@@ -78,21 +91,21 @@ func Divide(scratch uint64, ranks int, lanes uint32, device bool) (Geometry, err
 	rest := scratch - g.Packets
 	most, staged := uint64(mostPackets), uint64(2)
 	if device {
-		most, staged = devicePackets, 8
+		most, staged = min(devicePackets, n*peerPackets), 8
 	}
 	g.PacketHalf = min(rest/8, most) / 2 / 4096 * 4096
 	g.Lines = g.Packets + 2*g.PacketHalf
 	g.Stages = g.Lines
 	if device {
-		g.LineHalf = min(rest/3, deviceLines) / 2 / 4096 * 4096
+		g.LineHalf = min(rest/3, deviceLines) * line / LineRoom / 2 / 4096 * 4096
 		g.Stages += 2 * g.LineHalf
 		rest -= 2 * (g.PacketHalf + g.LineHalf)
 		rest -= g.divideLinePipes(rest/4, n)
 	}
-	g.StageSlot = min(rest/staged/(StageSlots*l), mostStageSlot) / Burst * Burst
+	g.StageSlot = min(rest/staged/(StageSlots*l), mostStage) / Burst * Burst
 	g.Pipes = (g.Stages + l*StageSlots*g.StageSlot + Burst - 1) / Burst * Burst
 	lines := g.linePipesOf(n)
-	g.PipeSlot = min((scratch-lines-g.Pipes)/(l*n*PipeSlots), mostPipeSlot) / Burst * Burst
+	g.PipeSlot = min((scratch-lines-g.Pipes)/(l*n*PipeSlots), mostPipe) / Burst * Burst
 	g.Total = g.Pipes + l*n*PipeSlots*g.PipeSlot
 	if lines != 0 {
 		g.LinePipes = (g.Total + DeviceLine - 1) / DeviceLine * DeviceLine
@@ -106,7 +119,7 @@ func Divide(scratch uint64, ranks int, lanes uint32, device bool) (Geometry, err
 func (g *Geometry) divideLinePipes(most, n uint64) uint64 {
 	most -= min(most, DeviceLine) // they begin at a multiple of that
 	for g.LineLanes = MostLineLanes; g.LineLanes > 0; g.LineLanes /= 2 {
-		if g.LineGroups = uint32(min(most/(uint64(g.LineLanes)*n*LineSlots*LineGroupBytes), mostLineGroups)); g.LineGroups > 0 {
+		if g.LineGroups = uint32(min(most/(uint64(g.LineLanes)*n*LineSlots*linesOfAGroup*LineRoom), mostLineGroups)); g.LineGroups > 0 {
 			return g.linePipesOf(n)
 		}
 	}
@@ -117,17 +130,17 @@ func (g Geometry) linePipesOf(n uint64) uint64 {
 	if g.LineLanes == 0 {
 		return 0
 	}
-	return uint64(g.LineLanes)*n*LineSlots*uint64(g.LineGroups)*LineGroupBytes + DeviceLine
+	return uint64(g.LineLanes)*n*LineSlots*uint64(g.LineGroups)*linesOfAGroup*g.LineBytes + DeviceLine
 }
 
 // Sentinel is what each byte of that area is until a packet arrives: see <mscclpp/sentinel.h>.
 const Sentinel = 0xff
 
-// WithLamport adds an area for packets without a flag, an eighth of what scratch has otherwise. It comes on top of
-// that, so that no other algorithm has less.
+// WithLamport adds an area for packets without a flag, three sixteenths of what scratch has otherwise: of two ranks for
+// reduce-scatters of 6 MiB. It comes on top of that, so that no other algorithm has less.
 func (g Geometry) WithLamport() Geometry {
 	g.Lamport = (g.Total + slotUnit - 1) / slotUnit * slotUnit
-	g.LamportHalf = min(g.Total/8, mostLamport) / 2 / 4096 * 4096
+	g.LamportHalf = min(g.Total*3/16, mostLamport) / 2 / 4096 * 4096
 	g.Total = g.Lamport + 2*g.LamportHalf
 	return g
 }

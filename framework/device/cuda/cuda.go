@@ -105,6 +105,15 @@ func (d *Device) context() *C.cuda_context {
 // Capability returns the compute capability: 9, 0 for Hopper.
 func (d *Device) Capability() (major, minor int) { return int(d.facts.major), int(d.facts.minor) }
 
+// LineBytes is how many bytes a line of mscclpp/line.h takes in memory. Kernels for these GPUs store one as it is. The emulated
+// driver runs kernels that were compiled for processors, which store two packets for each of its units.
+func (d *Device) LineBytes() uint64 {
+	if strings.HasPrefix(d.Info().Name, "Emulated") {
+		return 256
+	}
+	return 128
+}
+
 // FabricRefused reports whether the driver was asked for memory of the fabric, and did not make it.
 func (d *Device) FabricRefused() bool {
 	return d.Live("fabric") == nil && C.cuda_fabric_refused(d.context()) != 0
