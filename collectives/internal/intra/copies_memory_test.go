@@ -5,6 +5,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
+	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
@@ -48,5 +49,22 @@ func TestCopyScratchOfCalls(t *testing.T) {
 		if cut, element = k.cutOf(a, c); k.bytes(cut, element) > k.room {
 			t.Errorf("%v of %d MiB: slots of %d bytes of %d", x.kind, x.mib, k.bytes(cut, element), k.room)
 		}
+	}
+}
+
+// Five communicators of two GPUs, of which one at a time has memory for copies, take no more than this after calls of 512 MiB.
+func TestMemoryOfFiveCommunicators(t *testing.T) {
+	const most, others = 750 << 20, 6 << 20 // of states and semaphores, in units of 2 MiB
+	k := &copier{ranks: 2, scratch: 1 << 30}
+	a := &algorithm{Algorithm: engine.New(collective.AllReduce, choose.CopyStaged), traits: choose.TraitsOf(choose.CopyStaged, collective.AllReduce)}
+	c := &engine.Call{}
+	c.Collective, c.Type, c.Count = collective.AllReduce, kernel.Float16, 256<<20
+	g, err := kernelargs.Divide(128<<20, 2, choose.DeviceLanes, kernelargs.DeviceLine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g = g.WithLamport()
+	if all := 5*(g.Total+others) + k.ask(k.needs(a, c)); all > most {
+		t.Errorf("%d MiB, with %d of scratch each: expected at most %d", all>>20, g.Total>>20, most>>20)
 	}
 }

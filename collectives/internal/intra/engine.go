@@ -28,7 +28,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Engine, error) 
 	if !e.host {
 		e.copier = newCopier(c, &e.opts, found.Steps, &e.args, e.launcher.Blocks)
 	}
-	if err := e.offer(found, e.copier.offers(), site{c.Size(), e.host, e.opts.NoLines, !fills, lineBytes(c.Device(), e.host)}, lanes); err != nil {
+	if err := e.offer(found, e.copier.offers(), site{c.Size(), e.host, e.opts.NoLines, !fills, lineBytes(c.Device(), e.host, c.Size())}, lanes); err != nil {
 		return nil, err
 	}
 	nameWaits(c, e.list)
@@ -88,12 +88,13 @@ func (e *Engine) offer(found engine.Kernels, copies []*algorithm, at site, lanes
 	return nil
 }
 
-// lineBytes is how many bytes a line takes in scratch.
-func lineBytes(d device.Device, host bool) uint64 {
+// lineBytes is how many bytes a line has in scratch. More than two ranks have room for LineRoom, whatever it takes: kernels fill the rest
+// with more lines, and it was not measured without.
+func lineBytes(d device.Device, host bool, ranks int) uint64 {
 	if host {
 		return 0
 	}
-	if k, ok := d.(interface{ LineBytes() uint64 }); ok {
+	if k, ok := d.(interface{ LineBytes() uint64 }); ok && ranks == 2 {
 		return k.LineBytes()
 	}
 	return kernelargs.LineRoom

@@ -6,7 +6,6 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
-	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
@@ -38,7 +37,7 @@ func TestRowsPassOverTypes(t *testing.T) {
 		}
 		o := Options{Scratch: uint64(x.ranks) * 64 << 20, Route: choose.Joined(h200s(x.ranks), false)}
 		e := &Engine{opts: o}
-		if err := e.offer(engine.Discover(list, x.ranks), nil, site{ranks: x.ranks, line: kernelargs.DeviceLine}, e.shape(132)); err != nil {
+		if err := e.offer(engine.Discover(list, x.ranks), nil, site{ranks: x.ranks, line: lineOf(x.ranks)}, e.shape(132)); err != nil {
 			t.Fatal(err)
 		}
 		c := &gpu{e, choose.Tables{Builtin: e.rows}, x.ranks}

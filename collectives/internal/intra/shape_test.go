@@ -44,7 +44,7 @@ func onGPUWith(t testing.TB, ranks int, o Options, program []engine.Row, copies 
 	}
 	o.Scratch = 256 << 20
 	e := &Engine{opts: o}
-	if err := e.offer(engine.Discover(list, ranks), copies, site{ranks: ranks, line: kernelargs.DeviceLine}, e.shape(132)); err != nil {
+	if err := e.offer(engine.Discover(list, ranks), copies, site{ranks: ranks, line: lineOf(ranks)}, e.shape(132)); err != nil {
 		t.Fatal(err)
 	}
 	return &gpu{e, choose.Tables{Program: program, Builtin: e.rows}, ranks}
@@ -314,3 +314,10 @@ func TestTypesWithoutKernels(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// lineOf is how many bytes a line has between so many of NVIDIA's GPUs.
+func lineOf(ranks int) uint64 { return lineBytes(wholeLines{}, false, ranks) }
+
+type wholeLines struct{ device.Device }
+
+func (wholeLines) LineBytes() uint64 { return kernelargs.DeviceLine }

@@ -25,7 +25,7 @@ type Geometry struct {
 	LinePipes   uint64 // on GPUs
 	LineLanes   uint32 // with pipes of lines; 0: no room for any
 	LineGroups  uint32 // of 16 lines, in a slot of theirs
-	LineBytes   uint64 // of a line as it lies there: LineRoom or DeviceLine
+	LineBytes   uint64 // of a line as it lies there
 }
 
 // How the parts of scratch are divided.
@@ -39,11 +39,10 @@ const (
 	PipeHeader     = 64
 	mostStageSlot  = 1 << 20
 	mostPipeSlot   = 256 << 10
-	mostPackets    = 4 << 20  // both halves
-	peerPackets    = 4 << 20  // on GPUs, for each peer
+	hostPackets    = 4 << 20  // both halves
 	devicePackets  = 24 << 20 // on GPUs
-	deviceLines    = 80 << 20 // for two-shot sums of 8 MiB, whatever the number of ranks; in lines of LineRoom
-	mostLamport    = 16 << 20 // both halves: of two ranks for one-shot sums of 4 MiB
+	deviceLines    = 80 << 20 // for two-shot sums of 8 MiB, whatever the number of ranks
+	mostLamport    = 16 << 20 // both halves: one-shot sums of 4 MiB of two ranks
 	slotUnit       = 256
 	LeastAnnounced = 48 << 10
 	mostPipeChunk  = 64 << 10
@@ -60,25 +59,30 @@ const (
 	// Of messages, as many lanes as there can be blocks that send beside as many that
 	// receive, and slots that a block of 512 threads fills twice at once.
 	MostLineLanes  = 64
-	mostLineGroups = 4
+	mostLineGroups = 8
 )
 
-// Two ranks gain nothing from larger slots than these. Communicators of two are frequent, and each has scratch of its own.
+// Two GPUs of NVIDIA's gain nothing from more than this. Communicators of two are frequent, and each has scratch of its own.
 const (
-	stageSlotOfTwo = 32 << 10
-	pipeSlotOfTwo  = 128 << 10 // 32 KiB for each lane of 128
+	packetsOfTwo    = 17 << 18  // both halves: one-shot sums of 512 KiB
+	stageSlotOfTwo  = 16 << 10  // of last resorts
+	pipeSlotOfTwo   = 128 << 10 // a lane of 128 fetches MostFetched at a time
+	lineGroupsOfTwo = 4
 )
 
 // Divide divides at most scratch bytes: an eighth for packets, a third for lines where
 // there are any, and a fourth of the rest for pipes of lines; half of what is left for
 // stages, of which GPUs need little: an eighth; the rest for pipes, and none of them more than helps.
-// On GPUs line is how many bytes a line takes there; 0: on the host.
+// On GPUs line is how many bytes a line takes there, LineRoom or less; 0: on the host.
 func Divide(scratch uint64, ranks int, lanes uint32, line uint64) (Geometry, error) {
 	n, l, device := uint64(ranks), uint64(lanes), line != 0
 	g := Geometry{Lanes: lanes, Mailboxes: lanes, LineBytes: line}
-	mostStage, mostPipe := uint64(mostStageSlot), uint64(mostPipeSlot)
-	if device && ranks <= 2 {
-		mostStage, mostPipe = stageSlotOfTwo, pipeSlotOfTwo
+	mostPackets, mostStage, mostPipe, mostGroups := uint64(devicePackets), uint64(mostStageSlot), uint64(mostPipeSlot), uint64(mostLineGroups)
+	forLines := scratch / 3 // each of LineRoom
+	if ranks == 2 && line == DeviceLine {
+		forLines = scratch * 33 / 64 // with 128 MiB, pieces of streams have four rows of all threads
+
+		mostPackets, mostStage, mostPipe, mostGroups = packetsOfTwo, stageSlotOfTwo, pipeSlotOfTwo, lineGroupsOfTwo
 	}
 	if device {
 		g.Mailboxes = MaxLanes
@@ -89,18 +93,18 @@ func Divide(scratch uint64, ranks int, lanes uint32, line uint64) (Geometry, err
 		return g, fmt.Errorf("%w: %d bytes of scratch for %d ranks: expected at least %d", framework.ErrInvalid, scratch, ranks, least)
 	}
 	rest := scratch - g.Packets
-	most, staged := uint64(mostPackets), uint64(2)
+	most, staged := uint64(hostPackets), uint64(2)
 	if device {
-		most, staged = min(devicePackets, n*peerPackets), 8
+		most, staged = mostPackets, 8
 	}
 	g.PacketHalf = min(rest/8, most) / 2 / 4096 * 4096
 	g.Lines = g.Packets + 2*g.PacketHalf
 	g.Stages = g.Lines
 	if device {
-		g.LineHalf = min(rest/3, deviceLines) * line / LineRoom / 2 / 4096 * 4096
+		g.LineHalf = min(forLines, deviceLines) * line / LineRoom / 2 / 4096 * 4096
 		g.Stages += 2 * g.LineHalf
 		rest -= 2 * (g.PacketHalf + g.LineHalf)
-		rest -= g.divideLinePipes(rest/4, n)
+		rest -= g.divideLinePipes(rest/4, n, mostGroups)
 	}
 	g.StageSlot = min(rest/staged/(StageSlots*l), mostStage) / Burst * Burst
 	g.Pipes = (g.Stages + l*StageSlots*g.StageSlot + Burst - 1) / Burst * Burst
@@ -116,10 +120,10 @@ func Divide(scratch uint64, ranks int, lanes uint32, line uint64) (Geometry, err
 
 // divideLinePipes takes what pipes of lines between n ranks need of at most so many
 // bytes, and says how much that is. Many short pipes are better than few long ones.
-func (g *Geometry) divideLinePipes(most, n uint64) uint64 {
+func (g *Geometry) divideLinePipes(most, n, groups uint64) uint64 {
 	most -= min(most, DeviceLine) // they begin at a multiple of that
 	for g.LineLanes = MostLineLanes; g.LineLanes > 0; g.LineLanes /= 2 {
-		if g.LineGroups = uint32(min(most/(uint64(g.LineLanes)*n*LineSlots*linesOfAGroup*LineRoom), mostLineGroups)); g.LineGroups > 0 {
+		if g.LineGroups = uint32(min(most/(uint64(g.LineLanes)*n*LineSlots*linesOfAGroup*LineRoom), groups)); g.LineGroups > 0 {
 			return g.linePipesOf(n)
 		}
 	}
@@ -136,11 +140,11 @@ func (g Geometry) linePipesOf(n uint64) uint64 {
 // Sentinel is what each byte of that area is until a packet arrives: see <mscclpp/sentinel.h>.
 const Sentinel = 0xff
 
-// WithLamport adds an area for packets without a flag, three sixteenths of what scratch has otherwise: of two ranks for
+// WithLamport adds an area for packets without a flag, five parts of 32 of what scratch has otherwise: of two ranks for
 // reduce-scatters of 6 MiB. It comes on top of that, so that no other algorithm has less.
 func (g Geometry) WithLamport() Geometry {
 	g.Lamport = (g.Total + slotUnit - 1) / slotUnit * slotUnit
-	g.LamportHalf = min(g.Total*3/16, mostLamport) / 2 / 4096 * 4096
+	g.LamportHalf = min(g.Total*5/32, mostLamport) / 2 / 4096 * 4096
 	g.Total = g.Lamport + 2*g.LamportHalf
 	return g
 }

@@ -81,16 +81,16 @@ func TestPipesOfLines(t *testing.T) {
 		ranks         int
 		lanes, groups uint32
 	}{
-		{256 << 20, 2, 64, 4}, {256 << 20, 4, 64, 4}, {256 << 20, 8, 64, 2}, {256 << 20, 16, 64, 1}, {256 << 20, 72, 16, 1},
+		{256 << 20, 2, 64, 8}, {256 << 20, 4, 64, 4}, {256 << 20, 8, 64, 2}, {256 << 20, 16, 64, 1}, {256 << 20, 72, 16, 1},
 	} {
-		g, err := Divide(x.scratch, x.ranks, 32, DeviceLine)
+		g, err := Divide(x.scratch, x.ranks, 32, LineRoom)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if g.LineLanes != x.lanes || g.LineGroups != x.groups {
 			t.Errorf("%d ranks: %d lanes of %d groups, expected %d of %d", x.ranks, g.LineLanes, g.LineGroups, x.lanes, x.groups)
 		}
-		need := uint64(g.LineLanes) * uint64(x.ranks) * LineSlots * uint64(g.LineGroups) * 16 * DeviceLine
+		need := uint64(g.LineLanes) * uint64(x.ranks) * LineSlots * uint64(g.LineGroups) * 16 * LineRoom
 		pipes := uint64(g.Lanes) * uint64(x.ranks) * PipeSlots * g.PipeSlot
 		if g.LinePipes < g.Pipes+pipes || g.LinePipes%DeviceLine != 0 || g.LinePipes+need > g.Total || g.Total > x.scratch {
 			t.Errorf("%d ranks: pipes of lines at %d, %d bytes: %+v", x.ranks, g.LinePipes, need, g)

@@ -289,7 +289,7 @@ func TestMessagesOfEarlierRoundsCountForNothing(t *testing.T) {
 	j := newJob(t, 2, 1)
 	j.each(func(e *end) { e.Stop() })
 	for _, e := range j.ends {
-		e.Lender = Lender{} //nolint:govet // nothing uses it any more
+		e.Lender = Lender{}
 	}
 	j.start(2)
 	j.expect("idle", j.asked(), "")
