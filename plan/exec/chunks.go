@@ -34,25 +34,3 @@ func chunksOnly(all []*tables) bool {
 	}
 	return len(all) <= roomRanks
 }
-
-// deal marks operations whose operands may go to the slices piece by piece. A plan does the same with each byte of a slice. If all operands lie at multiples
-// of one size and are divided among as many slices, it does not matter which bytes a slice has, as long as all operations agree.
-func deal(all []*tables) {
-	slices := uint16(1)
-	for _, t := range all {
-		for i := range t.ops {
-			n := t.ops[i].Slices
-			if n > 1 && slices > 1 && n != slices {
-				return
-			}
-			slices = max(slices, n)
-		}
-	}
-	for _, t := range all {
-		for i := range t.ops {
-			if t.ops[i].Slices > 1 {
-				t.ops[i].Flags |= dealt
-			}
-		}
-	}
-}

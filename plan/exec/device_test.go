@@ -35,11 +35,11 @@ func TestPlansFromPTX(t *testing.T) {
 	plansOnGPUs(t)
 }
 
-// Blocks of GPUs take turns in large operands: of so many bytes for each, the last piece is not whole, and its bytes are not whole rounds of loads.
+// Blocks go through large operands in rounds of loads, of which the last one is not whole.
 func TestLargeChunksFromPTX(t *testing.T) {
 	t.Setenv(emulated.EnvImages, t.TempDir())
 	t.Setenv(emulated.EnvRun, "ptx")
-	const bytes = 2 * (4*3*32<<10 + 7*16)
+	const bytes = 2 * (3*40<<10 + 7*16)
 	plans := []*schema.Plan{compile(t, "allreduce-2pa-chunks", library.Shape{Ranks: 2, Blocks: 3}), compile(t, "allgather-chunks", library.Shape{Ranks: 2, Blocks: 3})}
 	ranktest.OnEmulatedGPUs(t, 2, func(ctx context.Context, c *comm.Communicator, dev *cuda.Device) error {
 		stream, err := dev.NewStream()

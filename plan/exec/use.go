@@ -50,9 +50,6 @@ func inspect(p *schema.Plan) (u use, all []*tables, err error) {
 		u.covers = u.covers && len(written[r]) == p.GPUs[r].OutputChunks
 	}
 	u.span, u.packets, u.chunks = spanOf(all), packetsOnly(all), chunksOnly(all)
-	if u.chunks && u.span != 0 {
-		deal(all)
-	}
 	one := u.named[0] != u.named[1]
 	u.alias = collective(p.Collective) && (one || p.InPlace && !u.covers)
 	return u, all, nil
