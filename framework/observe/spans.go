@@ -69,7 +69,7 @@ const (
 
 	mostSpans      = 256 // under way
 	mostGraphSpans = 1024
-	mostLooks      = 64 // at launches of graphs, each time
+	mostLooks      = 16 // at spans that have not ended, and at launches of graphs, each time: the driver is asked under a lock
 	graphAgain     = 2000
 	keptBases      = 8
 
@@ -239,7 +239,11 @@ func (s *spans) look(w *Writer) {
 	s.fresh = s.fresh[:0]
 	s.mu.Unlock()
 	kept := s.open[:0]
-	for _, x := range s.open {
+	for i, x := range s.open {
+		if len(kept) == mostLooks { // the device is behind, with the others as well
+			kept = append(kept, s.open[i:]...)
+			break
+		}
 		begin, end, done, err := x.times(x.base)
 		switch {
 		case err == nil && !done:

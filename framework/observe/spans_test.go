@@ -22,6 +22,7 @@ type world struct {
 	without bool  // graphs take no times
 	capture device.Stream
 	open    int // stamps and streams
+	asked   atomic.Int64
 }
 
 func (w *world) clock() int64 { return w.now.Add(150) }
@@ -52,7 +53,10 @@ func (x *worldStamp) RecordEach(device.Stream) error {
 	x.each = true
 	return nil
 }
-func (x *worldStamp) Query() (bool, error) { return x.of.clock() >= x.at, nil }
+func (x *worldStamp) Query() (bool, error) {
+	x.of.asked.Add(1)
+	return x.of.clock() >= x.at, nil
+}
 func (x *worldStamp) After(base device.Stamp) (int64, error) {
 	from := base.(*worldStamp)
 	if x.at == 0 || from.at == 0 {
@@ -217,5 +221,37 @@ func TestSpansGoOnAfterAPause(t *testing.T) {
 		}
 		w.now.Add(1000e9)
 		k.spans.renew()
+	}
+}
+
+// A device that is behind is asked about few of its calls at a time, and none is lost.
+func TestSpansOfADeviceThatIsBehind(t *testing.T) {
+	w := &world{latency: 1000}
+	k, b, v := gpu(t, w)
+	var c Cursor
+	const calls = 100
+	var ends []*worldStamp
+	for range calls {
+		w.now.Add(2 * spanEvery)
+		b.Begin(b.Clock(), collective.AllReduce, 8, "ring", 5)
+		end := k.spans.current.end.(*worldStamp)
+		b.End()
+		end.at = 1 << 50
+		ends = append(ends, end)
+	}
+	w.asked.Store(0)
+	k.spans.look(k.w)
+	if n := w.asked.Load(); n > mostLooks {
+		t.Errorf("%d questions about %d calls that have not ended", n, calls)
+	}
+	for i, end := range ends {
+		end.at = w.clock() + int64(i)
+	}
+	w.now.Add(1000)
+	for range calls / mostLooks {
+		k.spans.look(k.w)
+	}
+	if got := spanned(v, &c); len(got) != calls {
+		t.Errorf("%d spans of %d calls", len(got), calls)
 	}
 }
