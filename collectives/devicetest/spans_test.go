@@ -25,7 +25,7 @@ func TestTracesHaveTheTimesOfGPUs(t *testing.T) {
 	var observers []*observe.Rank
 	var memories []*observe.Memory
 	for i := range 2 {
-		o, err := observe.Open(observe.Facts{Job: "spans", Rank: i, Size: 2, Local: -1, HostID: "here", Device: "cuda:0", On: true, Getenv: func(string) string { return "" }})
+		o, err := observe.Open(observe.Facts{Job: "spans", Rank: i, Size: 2, Local: -1, HostID: "here", Device: "cuda:0", On: true, Graphs: 1, Getenv: func(string) string { return "" }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ func Default() Config {
 		},
 		Check:   Check{Signatures: "stall", Overlap: true},
 		Launch:  Launch{Bind: "auto", Linger: Duration(time.Second), Grace: Duration(5 * time.Second)},
-		Observe: Observe{Enabled: true},
+		Observe: Observe{Enabled: true, Graphs: 64},
 		Log:     Log{Level: "warn", Format: "text"},
 	}
 }

@@ -36,7 +36,7 @@ func (r *Rank) Kernels(comm string, words *kernel.WaitControl, ring *kernel.Reco
 	if r == nil {
 		return nil
 	}
-	k := &Kernels{rank: r, comm: comm, words: words, ring: ring, spans: newSpans(on, r.clock)}
+	k := &Kernels{rank: r, comm: comm, words: words, ring: ring, spans: newSpans(on, r.clock, r.graphs)}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {

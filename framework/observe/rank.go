@@ -31,6 +31,7 @@ type Facts struct {
 	HostID  string // ranks with the same one have the same clock
 	Device  string
 	On      bool                // records are wanted from the start
+	Graphs  int                 // one in so many calls of a graph is measured on the device; 0: none
 	Getenv  func(string) string // nil: os.Getenv
 	Clock   func() int64        // nil: that of the host
 	Program string              // "": that of the process
@@ -43,6 +44,7 @@ type Rank struct {
 	path   string
 	lent   bool // the memory is a launcher's
 	clock  func() int64
+	graphs int
 
 	on      atomic.Pointer[uint32] // the switch
 	serving sync.Mutex             // of dumps
@@ -70,7 +72,7 @@ func Open(f Facts) (*Rank, error) {
 	if f.Clock == nil {
 		f.Clock = Now
 	}
-	r := &Rank{clock: f.Clock, named: map[string]int{}, stop: make(chan struct{})}
+	r := &Rank{clock: f.Clock, graphs: f.Graphs, named: map[string]int{}, stop: make(chan struct{})}
 	if !r.take(f.Getenv(Env), f.Local) {
 		m, err := newMemory(1)
 		if err != nil {

@@ -19,18 +19,17 @@ type spans struct {
 	timer  device.Timer
 	clock  func() int64
 
-	mu       sync.Mutex
-	closed   bool
-	free     []device.Stamp
-	fresh    []span // that have ended since the last look
-	under    int    // and those of which the times are not taken
-	base     *base
-	current  span // the call in progress
-	pace     pace
-	captures bool // the last one that was asked for was captured
-	streams  []device.Stream
-	captured int
-	left     []device.Stamp // of no use any more, but to graphs
+	mu      sync.Mutex
+	closed  bool
+	free    []device.Stamp
+	fresh   []span // that have ended since the last look
+	under   int    // and those of which the times are not taken
+	base    *base
+	current span // the call in progress
+	pace    pace
+	capture capture
+	streams []device.Stream
+	left    []device.Stamp // of no use any more, but to graphs
 
 	// Of the reader alone.
 	open   []span
@@ -89,13 +88,13 @@ func (x *Record) Spanned() (stream int, graph bool, off int64) {
 }
 
 // newSpans returns nil for a device that takes no times.
-func newSpans(on device.Device, clock func() int64) *spans {
+func newSpans(on device.Device, clock func() int64, graphs int) *spans {
 	engine, streams := on.(device.Engine)
 	timer, times := on.(device.Timer)
 	if !streams || !times {
 		return nil
 	}
-	return &spans{engine: engine, timer: timer, clock: clock}
+	return &spans{engine: engine, timer: timer, clock: clock, capture: capture{every: graphs}}
 }
 
 // stamp takes one that is free, or makes one; nil: there is none.
@@ -128,12 +127,16 @@ func (s *spans) begin(on device.Stream, call uint64, now int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wanted := s.pace.wanted(call, now)
-	if s.closed || s.base == nil || !wanted && !s.captures {
+	if s.closed || s.base == nil || !wanted && !s.capture.on {
 		return
 	}
 	graph, err := s.timer.Capturing(on)
-	s.captures = graph && err == nil
-	if err != nil || !wanted && !graph || graph && s.captured == mostGraphSpans || !graph && s.under == mostSpans {
+	if of := s.capture.wanted(graph && err == nil); graph {
+		wanted = of && s.capture.measured < mostGraphSpans
+	} else {
+		wanted = wanted && s.under < mostSpans
+	}
+	if err != nil || !wanted {
 		return
 	}
 	x := span{call: call, on: on, stream: s.number(on), graph: graph, base: s.base, begin: s.stamp(), end: s.stamp()}
@@ -172,6 +175,26 @@ func (p *pace) wanted(call uint64, now int64) bool {
 	return true
 }
 
+// capture chooses the calls of graphs that are measured: stamps are nodes of a graph, which take several us of each launch, and kernels around them
+// do not overlap any more.
+type capture struct {
+	every    int // the first call of a capture, and then one in so many; 0: none
+	on       bool
+	calls    int // of this capture
+	measured int
+}
+
+func (c *capture) wanted(captured bool) bool {
+	if captured && !c.on {
+		c.calls = 0
+	}
+	if c.on = captured; !captured || c.every <= 0 {
+		return false
+	}
+	c.calls++
+	return (c.calls-1)%c.every == 0
+}
+
 func record(x device.Stamp, on device.Stream, graph bool) error {
 	if graph {
 		return x.RecordEach(on)
@@ -207,7 +230,7 @@ func (s *spans) end() {
 		s.give(x.end)
 	default:
 		if x.graph {
-			s.captured++
+			s.capture.measured++
 		} else {
 			s.under++
 		}

@@ -68,7 +68,7 @@ func (x *worldStamp) Close() error { x.of.open--; return nil }
 
 // gpu is a rank with a GPU, whose kernels are looked at by hand.
 func gpu(t *testing.T, w *world) (*Kernels, *Board, *View) {
-	r, err := Open(Facts{Job: "j", Size: 1, Local: -1, On: true, Clock: w.clock, Getenv: func(string) string { return "" }})
+	r, err := Open(Facts{Job: "j", Size: 1, Local: -1, On: true, Graphs: 64, Clock: w.clock, Getenv: func(string) string { return "" }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,5 +253,27 @@ func TestSpansOfADeviceThatIsBehind(t *testing.T) {
 	}
 	if got := spanned(v, &c); len(got) != calls {
 		t.Errorf("%d spans of %d calls", len(got), calls)
+	}
+}
+
+// Of a graph the first call is measured, and then one in so many: each takes some us of every launch.
+func TestSpansOfGraphsAreFew(t *testing.T) {
+	for every, want := range map[int]int{0: 0, 1: 200, 64: 4} {
+		w := &world{capture: 7}
+		k, b, _ := gpu(t, w)
+		k.spans.capture.every = every
+		for range 2 { // graphs, with a call between them
+			w.now.Add(2 * spanEvery)
+			for range 100 {
+				b.Begin(b.Clock(), collective.AllReduce, 8, "ring", 7)
+				b.End()
+			}
+			w.now.Add(2 * spanEvery)
+			b.Begin(b.Clock(), collective.AllReduce, 8, "ring", 5)
+			b.End()
+		}
+		if n := k.spans.capture.measured; n != want {
+			t.Errorf("one in %d: %d of 200 calls in two graphs are measured: expected %d", every, n, want)
+		}
 	}
 }

@@ -34,7 +34,7 @@ func (j *Job) observe(p *Plan, boot *bootstrap.Config) {
 		}
 	}
 	j.Observer, err = observe.Open(observe.Facts{
-		Job: name, Rank: boot.Rank, Size: boot.Size, Local: local, HostID: host, Getenv: p.Getenv,
+		Job: name, Rank: boot.Rank, Size: boot.Size, Local: local, HostID: host, Getenv: p.Getenv, Graphs: int(p.Config.Observe.Graphs),
 		On: p.Config.Observe.Trace != "" || p.Config.Observe.Report,
 	})
 	if err != nil {
