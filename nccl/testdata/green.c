@@ -49,6 +49,17 @@ int main(void) {
     NCCL(ncclCommDestroy(comm));
   }
 
+  /* captured, before any other call */
+  void *graph, *beside = green_stream(8);
+  NCCL(ncclCommSplit(world, 0, rank, &comm, NULL));
+  uint64_t before = overlapping();
+  CUDA(cuStreamBeginCapture_v2, (void*, int), beside, 0);
+  for (int i = 0; i < 2; i++) NCCL(ncclAllReduce(x, x, LARGE, ncclFloat32, ncclSum, comm, beside));
+  CUDA(cuStreamEndCapture, (void*, void**), beside, &graph);
+  EXPECT(overlapping() == before);
+  CUDA(cuGraphDestroy, (void*), graph);
+  NCCL(ncclCommDestroy(comm));
+
   /* and of one communicator */
   comm = world;
   for (int i = 0; i < 3; i++) {

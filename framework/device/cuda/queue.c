@@ -122,16 +122,14 @@ uint64_t cuda_stream_id(cuda_context* c, cuda_handle stream) {
   return known ? id + 1 : 0;
 }
 
-// A green context has some of the processors. Streams that record are left alone, as above.
+// A green context has some of the processors. The question leaves streams alone that record.
 uint32_t cuda_stream_processors(cuda_context* c, cuda_handle stream) {
   CUgreenCtx green = NULL;
   CUdevResource part = {.sm = {0}};
   cuda_scope scope;
   if (c->api->cuStreamGetGreenCtx == NULL || c->api->cuGreenCtxGetDevResource == NULL || enter(c, &scope) != CUDA_SUCCESS) return 0;
-  int status = CU_STREAM_CAPTURE_STATUS_NONE;
-  CUresult r = c->api->cuStreamIsCapturing(STREAM(stream), &status);
-  const int known = r == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE && c->api->cuStreamGetGreenCtx(STREAM(stream), &green) == CUDA_SUCCESS &&
-                    green != NULL && c->api->cuGreenCtxGetDevResource(green, &part, CU_DEV_RESOURCE_TYPE_SM) == CUDA_SUCCESS;
+  const int known = c->api->cuStreamGetGreenCtx(STREAM(stream), &green) == CUDA_SUCCESS && green != NULL &&
+                    c->api->cuGreenCtxGetDevResource(green, &part, CU_DEV_RESOURCE_TYPE_SM) == CUDA_SUCCESS;
   leave(c, &scope);
   return known ? part.sm.processors : 0;
 }

@@ -56,7 +56,7 @@ func (d *Streaming) StreamID(s device.Stream) uint64 {
 	return uint64(C.native_stream_id(d.t, d.d, C.uintptr_t(s)))
 }
 
-// StreamProcessors is how many processors kernels on a stream have; 0: those of the device, or it is not known, as while the stream records.
+// StreamProcessors is how many processors kernels on a stream have; 0: those of the device, or it is not known.
 func (d *Streaming) StreamProcessors(s device.Stream) int {
 	if d.closed.Load() || d.b.has&hasParts == 0 {
 		return 0

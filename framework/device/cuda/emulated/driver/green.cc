@@ -99,10 +99,6 @@ API int cuStreamGetGreenCtx(Stream* handle, GreenContext** green) {
   Stream* stream;
   if (int bad = find_stream(handle, current, &stream)) return bad;
   if (green == nullptr) return kInvalidValue;
-  if (stream->capture != nullptr) {  // as cuStreamGetId has it
-    invalidate(stream);
-    return kCaptureUnsupported;
-  }
   *green = stream->green;
   return kSuccess;
 }

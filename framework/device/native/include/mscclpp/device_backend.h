@@ -419,7 +419,7 @@ typedef struct mscclpp_device_backend {
   // event does not join streams. Before the first launch event_elapsed fails.
   mscclpp_device_status (*event_record_each)(mscclpp_device* device, mscclpp_device_handle event, mscclpp_device_handle stream);
 
-  // HAS_PARTS: how many processors kernels on a stream have; 0: those of the device, or it is not known, as while the stream records.
+  // HAS_PARTS: how many processors kernels on a stream have; 0: those of the device, or it is not known.
   // It does not disturb a capture.
   uint32_t (*stream_processors)(mscclpp_device* device, mscclpp_device_handle stream);
 } mscclpp_device_backend;
