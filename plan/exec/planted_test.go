@@ -2,6 +2,7 @@ package exec
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated/interpret"
@@ -33,7 +34,9 @@ func planted(t *testing.T, s *interpret.Session) (list []*interpreted) {
 		}
 		add(p, LL16, false, false)
 	}
-	add(made(t, kept()), LL16, true, false)
+	add(made(t, kept(false)), LL16, true, false)
+	add(made(t, kept(true)), LL16, true, false)
+	add(made(t, handed()), LL16, false, false)
 	add(made(t, between()), LL16, false, true)
 	return list
 }
@@ -68,14 +71,36 @@ func between() *dsl.Program {
 	return p
 }
 
-// kept is a plan that reads what the launch before it has left in the memory of the other rank: nothing but the notice of a launch says that it is there.
-func kept() *dsl.Program {
+// handed is a plan in chunks in which ranks read what the other one has put into their memory in the same launch.
+func handed() *dsl.Program {
+	p := dsl.New(dsl.AllReduce(2, 1, false), dsl.Options{Name: "sums_of_what_was_put"})
+	scratch := []dsl.Buffer{p.Scratch(0, 2), p.Scratch(1, 2)}
+	for r := range 2 {
+		ch := p.MemoryChannel(1-r, r)
+		ch.Put(scratch[1-r].All(), p.Input(r).All(), dsl.Block(0))
+		ch.Signal(0, dsl.Before)
+		ch.Wait(0, dsl.After)
+		p.Rank(r).Reduce(p.Output(r).All(), p.Input(r).All(), []dsl.Chunk{scratch[r].All()}, dsl.Block(0))
+		ch.Signal(0, dsl.Before)
+		ch.Wait(0, dsl.After)
+	}
+	return p
+}
+
+// kept is a plan that reads what the launch before it has left in the memory of the other rank: nothing but the notice of a launch says that it is there. With a loop
+// it runs in the kernel for all plans.
+func kept(loop bool) *dsl.Program {
 	p := dsl.New(dsl.Test(2, 1, 1), dsl.Options{Name: "input_of_the_launch_before"})
 	for r := range 2 {
 		ch := p.MemoryChannel(1-r, r)
 		ch.Signal(0, dsl.Relaxed)
 		ch.Wait(0, dsl.Relaxed)
-		ch.Get(p.Output(r).All(), p.Input(1-r).All(), dsl.Block(0))
+		get := func() { ch.Get(p.Output(r).All(), p.Input(1-r).All(), dsl.Block(0)) }
+		if loop {
+			p.Loop(1<<10, 1, get)
+		} else {
+			get()
+		}
 		ch.Signal(0)
 		ch.Wait(0)
 		p.Rank(r).Reduce(p.Input(r).All(), p.Input(r).All(), []dsl.Chunk{p.Output(r).All()}, dsl.Block(0))
@@ -106,6 +131,9 @@ type plantation struct {
 
 const plantedSchedules = 2
 
+// kernelOf is the kernel that the place of a weakening is in.
+func kernelOf(where string) string { return where[strings.LastIndexByte(where, ' ')+1:] }
+
 // reported says which of the sets of weakenings are reported by a case.
 func (p *plantation) reported(sets [][]int) []bool {
 	out := make([]bool, len(sets))
@@ -125,7 +153,7 @@ func (p *plantation) reported(sets [][]int) []bool {
 }
 
 // Of each instruction of the executor's PTX that orders something a weaker form is planted. The interpreter reports it as a race, a wrong
-// result or a hang in one of the plans, alone or with another one that orders the same. The join at the end is left, since launches wait for the end of
+// result or a hang in one of the plans, alone or with another one that orders the same. The join at the end of each kernel is left, since launches wait for the end of
 // the kernel before them, and so are fences that operations on the window have beside those of joins.
 func TestPlantedWeakenings(t *testing.T) {
 	p := &plantation{Session: interpreter(t), t: t}
@@ -164,11 +192,11 @@ func TestPlantedWeakenings(t *testing.T) {
 		}
 	}
 	idle := slices.DeleteFunc(rest, func(i int) bool { return doubled[i] })
-	joins := 0
+	joins := map[string]bool{}
 	for _, i := range idle {
 		switch m := p.mutants[i]; {
-		case m.How == "barrier dropped" && joins == 0:
-			joins++
+		case m.How == "barrier dropped" && !joins[kernelOf(m.Where)]:
+			joins[kernelOf(m.Where)] = true
 		case m.How != "alias fence dropped":
 			t.Errorf("not reported: %s at %s", m.How, m.Where)
 		}
