@@ -139,7 +139,7 @@ type Pinned struct {
 // Comm has the limits of a communicator.
 type Comm struct {
 	// Scratch is the memory per rank that collectives use for data on its way. 0:
-	// 32MiB on the host, on a GPU 64MiB for each rank, 256MiB at most. Packets without a flag take an eighth more on a
+	// 32MiB on the host, on a GPU 64MiB for each rank, 256MiB at most. Packets without a flag take a sixth more on a
 	// GPU, 16MiB at most, among at most 8 ranks. All ranks need the same.
 	Scratch Bytes `config:"scratch"`
 
