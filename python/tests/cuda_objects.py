@@ -6,6 +6,7 @@ import gzip
 import os
 import sys
 import threading
+import time
 
 import mscclpp
 from mscclpp import _buffers, _dlpack, _driver, utils
@@ -150,7 +151,10 @@ def outlives():
                 threading.Timer(0.05, open_gate).start()
                 del seen
                 gc.collect()
-                assert gates > before and contents(address) is None, (end, name, contents(address))
+                assert gates > before, (end, name)
+                until = time.monotonic() + 30  # an abort returns before all is freed
+                while contents(address) is not None:
+                    assert time.monotonic() < until, (end, name)
                 own.close()
     memory = comm.alloc(64)
     memory.close()
