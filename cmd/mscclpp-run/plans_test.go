@@ -68,6 +68,7 @@ func TestPlansInAJob(t *testing.T) {
 		{[]string{"-n", "2", "plan", "run", file, "--bytes", "1000"}, 2, "expected a multiple of 32, as 992 or 1024"},
 		{[]string{"-n", "2", "plan", "run", file + "x"}, 2, "no such file"},
 		{[]string{"-n", "2", "plan", "run", file, "--packets", "4"}, 2, "--packets 4: expected 8 or 16"},
+		{[]string{"-n", "2", "plan", "bench", file, "--vs", "push_ll", "--bytes", "1K"}, 2, "--vs push_ll: these ranks have no such algorithm for allreduce: expected auto, or one of allpair_ll8, "},
 		{[]string{"-n", "2", "plan", "run"}, 2, "expected a file"},
 		{[]string{"-n", "2", "--set", "collectives.plans=[{path: " + wrong + "}]", "bench", "allreduce"}, 1, "the plan is not right, but race"},
 	} {
