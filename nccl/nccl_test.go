@@ -367,6 +367,11 @@ func TestLife(t *testing.T) { ranks(t, "life.c", 4) }
 // Calls that are queued when the program destroys the communicator, and their stream, are carried out.
 func TestDevice(t *testing.T) { ranksWith(t, "device.c", 2, onGPUs(t, "NCCL_CHECK_POINTERS=1")) }
 
+// Communicators of ids of their own lend each other memory for copies.
+func TestLendingOnGPUs(t *testing.T) {
+	ranksWith(t, "lends.c", 2, onGPUs(t, "MSCCLPP_COMM__SCRATCH=24MiB", "MSCCLPP_COLLECTIVES__TABLE=[{collective: allreduce, min_ranks: 2, max_bytes: 1M, algorithm: oneshot_ll8}, {collective: allreduce, algorithm: copy_staged}]"))
+}
+
 func TestShrinkOnGPUs(t *testing.T) { ranksWith(t, "shrink_device.c", 3, onGPUs(t), 0) }
 
 // Devices, streams and captures of two GPUs of one process.
