@@ -332,9 +332,9 @@ type Observe struct {
 	// OTEL_METRIC_EXPORT_INTERVAL count. Empty: none.
 	OTLP string `config:"otlp"`
 
-	// Graphs is how many calls of a graph on GPUs are measured there, if records are on when it
-	// is captured: the first one, and then one in so many; 1: each, 0: none. Each takes some 7 µs
-	// of every launch, also after records were switched off.
+	// Graphs says that of the calls of a graph on GPUs one in so many is measured there, if
+	// records are on when it is captured; 1: each, 0: none. Each takes some 7 µs of every launch,
+	// also after records were switched off.
 	Graphs uint32 `config:"graphs"`
 }
 

@@ -178,7 +178,7 @@ func (p *pace) wanted(call uint64, now int64) bool {
 // capture chooses the calls of graphs that are measured: stamps are nodes of a graph, which take several us of each launch, and kernels around them
 // do not overlap any more.
 type capture struct {
-	every    int // the first call of a capture, and then one in so many; 0: none
+	every    int // one call of a capture in so many, the last of each; 0: none
 	on       bool
 	calls    int // of this capture
 	measured int
@@ -192,7 +192,7 @@ func (c *capture) wanted(captured bool) bool {
 		return false
 	}
 	c.calls++
-	return (c.calls-1)%c.every == 0
+	return c.calls%c.every == 0
 }
 
 func record(x device.Stamp, on device.Stream, graph bool) error {

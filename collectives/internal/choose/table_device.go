@@ -14,9 +14,10 @@ import (
 // Where copy engines take over, kernels would still be as fast up to twice the size. They would
 // take multiprocessors from all other work, though.
 var DeviceTable = []engine.Row{
-	{Collective: collective.AllReduce, MaxBytes: 1536 << 10, MaxRanks: 2, Algorithm: "oneshot_lamport"}, // 1 K: 1.55 µs, oneshot_ll8 1.71; 64 K 2.02, 2.25; 1 M 4.81, twoshot_ll128 5.84
-	{Collective: collective.AllReduce, MaxBytes: 384 << 10, MaxRanks: 4, Algorithm: "oneshot_lamport"},  // on four 1 K: 1.84 µs, oneshot_ll8 2.02; 64 K 2.48, oneshot_ll128 3.12; 256 K 4.28, 5.02; 1 M 11.0, twoshot_ll128 8.63
-	{Collective: collective.AllReduce, MaxBytes: 32 << 10, MaxRanks: 2, Algorithm: "oneshot_ll8"},       // 64 K: 2.55 µs, oneshot_ll128 2.49
+	{Collective: collective.AllReduce, MaxBytes: 1536 << 10, MaxRanks: 2, Algorithm: "oneshot_lamport"},       // 1 K: 1.55 µs, oneshot_ll8 1.71; 64 K 2.02, 2.25; 1 M 4.81, twoshot_ll128 5.84
+	{Collective: collective.AllReduce, MinRanks: 3, MaxBytes: 4 << 10, MaxRanks: 4, Algorithm: "oneshot_ll8"}, // on four 1 K: 1.68 µs, oneshot_lamport 1.80; 16 K 2.06, 2.02
+	{Collective: collective.AllReduce, MaxBytes: 384 << 10, MaxRanks: 4, Algorithm: "oneshot_lamport"},        // on four 64 K 2.48, oneshot_ll128 3.12; 256 K 4.28, 5.02; 1 M 11.0, twoshot_ll128 8.63
+	{Collective: collective.AllReduce, MaxBytes: 32 << 10, MaxRanks: 2, Algorithm: "oneshot_ll8"},             // 64 K: 2.55 µs, oneshot_ll128 2.49
 	{Collective: collective.AllReduce, MaxBytes: 16 << 10, MaxRanks: 4, Algorithm: "oneshot_ll8"},
 	{Collective: collective.AllReduce, MaxBytes: 768 << 10, MaxRanks: 2, Algorithm: "oneshot_ll128"},              // 1 M: 6.01 µs, twoshot_ll128 5.75
 	{Collective: collective.AllReduce, MaxBytes: 384 << 10, MaxRanks: 4, Algorithm: "oneshot_ll128"},              // 256 K on four: 5.26 µs, twoshot_ll128 6.35
@@ -87,6 +88,7 @@ var DeviceTable = []engine.Row{
 	{Collective: collective.Broadcast, MaxBytes: 384 << 20, Algorithm: "fetch"},                                              // two: 64 M 191 µs, shares 197; 256 M 730, 747
 	{Collective: collective.Broadcast, MaxRanks: 2, Algorithm: CopyStaged},                                                   // 256 M: 747 µs; 512 M 1412, fetch 1445; 1 G 2770, 2874
 	{Collective: collective.Broadcast, Algorithm: "fetch"},                                                                   // where there are no copies
+	{Collective: collective.Broadcast, MinRanks: 3, Algorithm: Chain},                                                        // on four: 64 M 235 µs, shares 237; 256 M 792, 818; 1 G 3020, 3155
 	{Collective: collective.Broadcast, MinRanks: 3, Algorithm: "shares"},                                                     // on four: 64 M 237 µs, push 258; 1 G 3108, 3656, stream_ll128 4060
 	{Collective: collective.Broadcast, Algorithm: "push"},                                                                    // on four: 64 M 254 µs, stream_ll128 269
 	{Collective: collective.Broadcast, Algorithm: "shares"},                                                                  // unregistered: 256 M 752 µs, stream_ll128 791; not measured on four
@@ -100,7 +102,7 @@ var DeviceTable = []engine.Row{
 	{Collective: collective.Reduce, MaxBytes: 512 << 10, Algorithm: "direct_ll128"},                                       // on four, when sums divided: 64 K 5.59 µs, direct_ll8 3.90; 256 K 5.43, 5.53
 	{Collective: collective.Reduce, MinRanks: 3, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"},                           // on four: 1 M 9.3 µs, direct_ll128 15.4 to 20; 4 M 23.4, stream_ll128 36.5
 	{Collective: collective.Reduce, MinRanks: 3, MaxBytes: 32 << 20, Algorithm: "chain_ll128", Blocks: 96, Threads: 512},  // on four: 4 M 26.4 µs; 16 M 79.6, stream_ll128 85.2, shares 103; 64 M 275, 293, 253
-	{Collective: collective.Reduce, MinRanks: 3, MaxBytes: 384 << 20, Algorithm: Chain},                                   // on four, in chunks of 16 KiB: 64 M 242 µs; 256 M 844, shares 852; 1 G 3263, 3208
+	{Collective: collective.Reduce, MinRanks: 3, Algorithm: Chain},                                                        // on four: 32 M 140 µs, chain_ll128 144; 64 M 243, shares 253; 256 M 802, 854; 1 G 3031, 3209
 	{Collective: collective.Reduce, MinRanks: 3, MaxBytes: 32 << 20, Algorithm: "stream_ll128", Blocks: 48, Threads: 512}, // on four: 16 M 85.2 µs, shares 95.4 to 102; 64 M 293, 253
 	{Collective: collective.Reduce, MinRanks: 3, Algorithm: "shares"},                                                     // on four: 256 M 849 µs, 1 G 3216
 	{Collective: collective.Reduce, MaxBytes: 768 << 20, Registered: &yes, Algorithm: "zerocopy"},                         // 16 M: 51.8 µs, fetch 56.3, stream_ll128 61.1; 256 M 733, 745
