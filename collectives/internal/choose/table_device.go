@@ -14,7 +14,8 @@ import (
 // Where copy engines take over, kernels would still be as fast up to twice the size. They would
 // take multiprocessors from all other work, though.
 var DeviceTable = []engine.Row{
-	{Collective: collective.AllReduce, MaxBytes: 1536 << 10, MaxRanks: 2, Algorithm: "oneshot_lamport"},       // 1 K: 1.55 µs, oneshot_ll8 1.71; 64 K 2.02, 2.25; 1 M 4.81, twoshot_ll128 5.84
+	{Collective: collective.AllReduce, MaxBytes: 24 << 10, MaxRanks: 2, Algorithm: "oneshot_ll8"},             // 1 K: 1.50 µs, oneshot_lamport 1.57; 16 K 1.81, 1.84; 64 K 2.10, 2.02
+	{Collective: collective.AllReduce, MaxBytes: 1536 << 10, MaxRanks: 2, Algorithm: "oneshot_lamport"},       // 1 M: 4.81 µs, twoshot_ll128 5.84
 	{Collective: collective.AllReduce, MinRanks: 3, MaxBytes: 4 << 10, MaxRanks: 4, Algorithm: "oneshot_ll8"}, // on four 1 K: 1.68 µs, oneshot_lamport 1.80; 16 K 2.06, 2.02
 	{Collective: collective.AllReduce, MaxBytes: 384 << 10, MaxRanks: 4, Algorithm: "oneshot_lamport"},        // on four 64 K 2.48, oneshot_ll128 3.12; 256 K 4.28, 5.02; 1 M 11.0, twoshot_ll128 8.63
 	{Collective: collective.AllReduce, MaxBytes: 32 << 10, MaxRanks: 2, Algorithm: "oneshot_ll8"},             // 64 K: 2.55 µs, oneshot_ll128 2.49
