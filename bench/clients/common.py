@@ -13,10 +13,10 @@ SIZE = int(os.environ.get("WORLD_SIZE", "1"))
 DEVICE = torch.device("cuda", RANK)
 
 
-def start(backend="nccl"):
-    """Joins the process group of all ranks, which the environment describes."""
+def start(backend="nccl", store=None):
+    """Joins the process group of all ranks, which a store or the environment describes."""
     torch.cuda.set_device(DEVICE)
-    dist.init_process_group(backend, rank=RANK, world_size=SIZE, **({"device_id": DEVICE} if backend == "nccl" else {}))
+    dist.init_process_group(backend, store=store, rank=RANK, world_size=SIZE, **({"device_id": DEVICE} if backend == "nccl" else {}))
 
 
 def which():
