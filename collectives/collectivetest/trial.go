@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
@@ -163,10 +164,10 @@ func (t Trial) own(rank int) int {
 	return 0
 }
 
-// tolerance is how many roundings results may be off by: rings round at every rank, and
+// tolerance is how many roundings results may be off by: rings and chains round at every rank, and
 // between hosts go partial results, unless everything goes over ports.
 func (t Trial) tolerance(r Rig) int {
-	if t.Algorithm == "ring" || r.Partial && t.Algorithm != "ports" {
+	if t.Algorithm == "ring" || strings.HasPrefix(t.Algorithm, "chain") || r.Partial && t.Algorithm != "ports" {
 		return r.Ranks
 	}
 	return 1

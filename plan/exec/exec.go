@@ -143,13 +143,6 @@ func (e *Executor) Execute(c *Call) error {
 	if c.Packet == 0 {
 		c.Packet = LL16
 	}
-	if e.again.arena != nil && e.again.call == *c {
-		if err := e.comm.Check(); err != nil {
-			return err
-		}
-		return e.launch(c, e.again.kernel, e.again.arena, &e.place)
-	}
-	e.again = repeat{}
 	chunk, err := e.check(c)
 	if err != nil {
 		return err
@@ -189,9 +182,6 @@ func (e *Executor) Execute(c *Call) error {
 	if marks {
 		err = errors.Join(err, e.order.Record())
 	}
-	if err == nil && e.host && p.windows == 0 && e.piece(chunk) == 0 {
-		e.again = repeat{*c, k, a}
-	}
 	return err
 }
 
@@ -203,11 +193,14 @@ func (e *Executor) launch(c *Call, k device.Kernel, a *arena, p *placed) error {
 	e.enqueued = true
 	l := device.Launch{Overlap: uint32(len(e.tables.blocks)) <= e.code.most, Grid: uint32(len(e.tables.blocks)), Block: e.code.threads(e.plan.ThreadsPerBlock), Stream: c.Stream}
 	e.running.Store(true)
-	err := e.passes(k, l, a)
-	e.running.Store(false)
-	if err != nil {
+	defer e.running.Store(false)
+	if e.closing.Load() { // Close, which waits for this call, saw that none was running
+		return e.interrupt()
+	}
+	if err := e.passes(k, l, a); err != nil {
 		return err
 	}
+	e.running.Store(false)
 	if err := e.outcome(a); err != nil {
 		return err
 	}
@@ -269,18 +262,26 @@ func (e *Executor) outcome(a *arena) error {
 	return ownkernel.Left(e.comm, "plan "+e.plan.Name)
 }
 
+// interrupt ends a call in progress.
+func (e *Executor) interrupt() error {
+	err := fmt.Errorf("%w: rank %d closed plan %s while it ran", framework.ErrClosed, e.comm.Rank(), e.plan.Name)
+	e.comm.Abort(err)
+	return err
+}
+
 // Close releases what calls have set up. A call in progress, which waits for peers, ends with ErrClosed, and with it the
 // communicator. Otherwise Close is local.
 func (e *Executor) Close() error {
+	e.closing.Store(true)
 	if e.running.Load() {
-		e.comm.Abort(fmt.Errorf("%w: rank %d closed plan %s while it ran", framework.ErrClosed, e.comm.Rank(), e.plan.Name))
+		_ = e.interrupt()
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return nil
 	}
-	e.closed, e.again = true, repeat{}
+	e.closed = true
 	e.unlist()
 	errs := []error{e.quiet()}
 	for _, a := range e.arenas {

@@ -37,6 +37,7 @@ type Executor struct {
 	divides bool                                // the tables know of them
 
 	running atomic.Bool
+	closing atomic.Bool
 
 	mu      sync.Mutex
 	arenas  []*arena
@@ -46,7 +47,6 @@ type Executor struct {
 	stream  device.Stream // of the last call
 	spare   device.Memory // for buffers that have to be apart here
 	place   placed        // of the last call
-	again   repeat        // the last call, and its kernel and memory
 	windows []windows     // of buffers that are reached where they are
 	closed  bool
 
@@ -54,13 +54,6 @@ type Executor struct {
 	captured bool              // calls are in graphs
 	order    streamorder.Order // of calls on several streams
 	kept     []func() error    // frees memory of calls in graphs
-}
-
-// repeat is a call on the host, and what it has become. Programs repeat their small calls, which take less time than to find that out.
-type repeat struct {
-	call   Call
-	kernel device.Kernel
-	arena  *arena // null: another call has to find out
 }
 
 // Call is one execution. All ranks pass the same sizes, type, reduction and format.

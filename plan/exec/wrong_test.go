@@ -158,16 +158,18 @@ func TestPlansThatWait(t *testing.T) {
 		refuses(t, err, framework.ErrPeer, "no progress within 50ms", "plan "+p.Name, "block 0, operation", "(wait)")
 		return nil
 	})
-	gone := errors.New("the program has changed its mind")
+	gone, made := errors.New("the program has changed its mind"), make(chan struct{})
 	job(t, 2, func(ctx context.Context, c *comm.Communicator) error {
 		e, err := exec.New(ctx, c, p)
 		if err != nil {
 			return err
 		}
 		if c.Rank() == 1 {
+			<-made // or rank 0 finds out before
 			c.Abort(gone)
 			return nil
 		}
+		close(made)
 		refuses(t, run(c, e), framework.ErrPeer, "rank 1", gone.Error())
 		return nil
 	})

@@ -125,7 +125,6 @@ struct Told {
   uint64_t signature;
   uint64_t since;  // the first launch with it
   uint64_t slot;   // of the notice that says so
-  uint64_t chunk;  // for which operations have noted their bytes
 };
 inline Told& told_of(State* s) { return *reinterpret_cast<Told*>(s->pad + 1); }
 static_assert(offsetof(State, pad) % 8 == 4, "the words are aligned");
@@ -140,7 +139,7 @@ inline void announce(const PlanArgs& a, uint64_t launch) {
     if (told.since != 0 && told.signature == a.signature) return;
     slot = (told.slot + 1) & 1;
   }
-  told = Told{a.signature, launch, slot, told.chunk};
+  told = Told{a.signature, launch, slot};
   for (uint32_t r = 0; r < a.ranks; ++r) {
     Notice* notice = a.peers[r];
     if (notice == nullptr) continue;
@@ -188,25 +187,6 @@ inline uint32_t meet(const PlanArgs& a, uint32_t next, uint64_t launch) {
   return next;
 }
 
-// Operations note which bytes of their operands they do, when chunks have another size than before: a division takes longer than what a poll
-// has to look at.
-inline void note(const PlanArgs& a) {
-  Told& told = told_of(a.state);
-  if (told.chunk == a.chunk) return;
-  told.chunk = a.chunk;
-  const Machine m(a, 1);
-  for (uint32_t b = 0; b < a.block_count; ++b) {
-    for (uint32_t i = 0; i < a.blocks[b].count; ++i) {
-      Op& o = const_cast<Op&>(a.ops[a.blocks[b].first + i]);
-      const bool by_source = o.kind == kForward || o.kind == kAwait;
-      if (m.operands_of(o) == 0 || m.changes(o)) continue;
-      const Range r = m.range_in_turn(o, a.operands[o.operands + (by_source ? 0 : o.sources)], Cursor(), 0);
-      o.from = r.from;
-      o.bytes = r.n;
-    }
-  }
-}
-
 constexpr uint32_t kIdlePerLook = 1024;  // passes without progress between two looks at what the others have begun
 
 template <class T, bool>
@@ -214,7 +194,6 @@ inline void execute(const PlanArgs& a) {
   State* s = a.state;
   const uint64_t launch = s->launches + 1;
   Machine m(a, launch);
-  note(a);
   announce(a, launch);
   for (uint32_t b = 0; b < a.block_count; ++b) {
     m.list = a.blocks[b];

@@ -178,9 +178,7 @@ struct Machine {
 #endif
 
   MSCCLPP_DEVICE Range range(const Op& o, const Operand& x, const Cursor& c, uint64_t unit) const {
-#if MSCCLPP_PLAN_TURNS
-    if (!changes(o)) return Range{o.from, o.bytes};
-#else
+#if !MSCCLPP_PLAN_TURNS
     if (furnished() && !changes(o)) return Range{o.from, o.bytes, true};
 #endif
     return range_in_turn(o, x, c, unit);

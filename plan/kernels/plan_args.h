@@ -56,7 +56,7 @@ struct Op {
   uint32_t chunks;        // pipeline
   uint32_t number;        // in the block's list, as in the file
   uint64_t unit;          // pipeline: bytes of a turn
-  uint64_t from;          // the bytes of an operand that the block does, as kernels note them
+  uint64_t from;          // the bytes of an operand that the block does, as GPUs note them at the start of a launch
   uint64_t bytes;
 };
 static_assert(sizeof(Op) == 64, "layout");

@@ -42,7 +42,7 @@ var kernels = sync.OnceValue(func() []framework.KernelInfo {
 		list("move", "broadcast", "chunk zerocopy pull", framework.KindMemory),
 		list("move", "transfers", "chunk", framework.KindMemory),
 		list("move", "barrier", "signal", framework.KindMemory),
-		list(kernellist.Plan, kernellist.Plan, "execute", framework.KindMemory),
+		list(kernellist.Plan, kernellist.Plan, "execute execute_chunks", framework.KindMemory),
 		list(kernellist.Inference, kernellist.Inference, "allreduce_norm", framework.KindMemory),
 		list(kernellist.MoE, kernellist.MoE, "dispatch combine", framework.KindMemory),
 		[]framework.KernelInfo{kernellist.ActorOver(framework.KindMemory, framework.KindPort, framework.KindSwitch)},

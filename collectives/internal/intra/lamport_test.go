@@ -19,7 +19,7 @@ func TestRowsPassOverTypes(t *testing.T) {
 		bytes     uint64
 		by, other string
 	}{
-		{collective.AllReduce, 2, 1 << 10, "oneshot_lamport", "oneshot_ll8"},
+		{collective.AllReduce, 2, 64 << 10, "oneshot_lamport", "oneshot_ll128"},
 		{collective.AllReduce, 2, 1 << 20, "oneshot_lamport", "twoshot_ll128"},
 		{collective.ReduceScatter, 2, 1 << 20, "direct_lamport", "direct_ll128"},
 		{collective.ReduceScatter, 4, 6 << 20, "direct_lamport", "direct_ll128"},

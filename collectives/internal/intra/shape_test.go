@@ -134,7 +134,7 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 		"broadcast", "direct_ll8", "broadcast", "direct_ll128", "broadcast", "push",
 		"reduce", "direct_ll8", "reduce", "direct_ll128", "reduce", "zerocopy", "reduce", "shares", "reduce", "fetch", "reduce", "twoshot_ll128", "broadcast", "fetch", "broadcast", "shares",
 		"allreduce", "stream_ll128", "allgather", "stream_ll128", "reducescatter", "stream_ll128", "alltoall", "stream_ll128",
-		"broadcast", "stream_ll128", "broadcast", "chunk", "reduce", "stream_ll128", "reduce", "chain", "reduce", "chain_ll128")
+		"broadcast", "stream_ll128", "broadcast", "chunk", "reduce", "stream_ll128", "reduce", "chain", "reduce", "chain_ll128", "broadcast", "chain")
 	for ranks, of := range map[int]map[collective.Kind]map[uint64]string{ // by KiB
 		2: {
 			collective.AllReduce: {1: "oneshot_ll8", 16: "oneshot_ll8", 64: "oneshot_ll128", 256: "oneshot_ll128", 1 << 10: "twoshot_ll128",
@@ -151,8 +151,8 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 			collective.AllGather:     {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "push", 256 << 10: "copy"},
 			collective.ReduceScatter: {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 64 << 10: "zerocopy", 256 << 10: "copy", 1 << 20: "copy"},
 			collective.AllToAll:      {64: "direct_ll8", 256: "direct_ll128", 4 << 10: "direct_ll128", 16 << 10: "push", 64 << 10: "push", 256 << 10: "copy"},
-			collective.Broadcast:     {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 4 << 10: "stream_ll128", 16 << 10: "stream_ll128", 64 << 10: "shares", 256 << 10: "shares"},
-			collective.Reduce:        {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "twoshot_ll128", 4 << 10: "twoshot_ll128", 16 << 10: "chain_ll128", 64 << 10: "chain", 256 << 10: "chain", 1 << 20: "shares"},
+			collective.Broadcast:     {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "direct_ll128", 4 << 10: "stream_ll128", 16 << 10: "stream_ll128", 64 << 10: "chain", 256 << 10: "chain"},
+			collective.Reduce:        {64: "direct_ll8", 256: "direct_ll128", 1 << 10: "twoshot_ll128", 4 << 10: "twoshot_ll128", 16 << 10: "stream_ll128", 64 << 10: "shares", 256 << 10: "shares"},
 		},
 	} {
 		c := onGPUWith(t, ranks, Options{Route: choose.Joined(h200s(ranks), false)}, nil, modeledCopies(ranks), kernels...)
@@ -183,13 +183,13 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 				case kind == collective.AllReduce && ranks > 2 && mib < 24:
 					grid = 96
 				case kind == collective.Reduce && ranks > 2 && mib < 32:
-					want, grid = "chain_ll128", 96
+					grid = 48
 				case kind == collective.Reduce && ranks > 2:
-					want = choose.Chain
+					want = choose.Shares
 				case kind == collective.Broadcast && ranks > 2 && mib < 32:
 					grid = 96
 				case kind == collective.Broadcast && ranks > 2:
-					want = choose.Shares
+					want = choose.Chain
 				case kind == collective.Reduce, kind == collective.Broadcast && ranks == 2 && mib > 48:
 					want = choose.Fetch
 				}

@@ -67,13 +67,6 @@ API int cuGreenCtxCreate(GreenContext** green, uintptr_t description, int device
   return kSuccess;
 }
 
-API int cuGreenCtxDestroy(GreenContext* green) {
-  ENTER();
-  if (contexts().erase(green) == 0) return kInvalidHandle;
-  delete green;
-  return kSuccess;
-}
-
 API int cuGreenCtxStreamCreate(Stream** stream, GreenContext* green, unsigned flags, int priority) {
   ENTER();
   if (contexts().count(green) == 0) return kInvalidHandle;

@@ -70,6 +70,7 @@ TEST(graphs_take_times) {
   for (int i = 0; i < 3; ++i) {
     go.set(0);
     OK(cuGraphLaunch(e, s));
+    for (int look = 0; look < 60000 && (cuEventElapsedTime(&ms, base, start) != 0 || ms <= before); ++look) usleep(500);  // until this launch has begun
     usleep(2000);
     go.set(1);
     OK(cuStreamSynchronize(s));
