@@ -119,3 +119,12 @@ def whole(value: object, what: str, low: int = -2**31, high: int = 2**31 - 1) ->
 def size(value: object, what: str) -> int:
     """Return a number of bytes, or an offset."""
     return whole(value, what, 0, 2**63 - 1)
+
+
+def ended(close, problem) -> None:
+    """Close what a block had. An exception that ends the block says more than one of close, which is dropped then: the communicator may be gone."""
+    try:
+        close()
+    except Error:
+        if problem[1] is None:
+            raise

@@ -78,4 +78,4 @@ class Fifo:
         return self
 
     def __exit__(self, *problem: object) -> None:
-        self.close()
+        _errors.ended(self.close, problem)

@@ -76,7 +76,7 @@ class _Object:
         return self
 
     def __exit__(self, *problem: object) -> None:
-        self.close()
+        _errors.ended(self.close, problem)
 
     def __repr__(self) -> str:
         return f"<mscclpp.{type(self).__name__}{', closed' if self._handle is None else ''}>"

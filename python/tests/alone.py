@@ -18,7 +18,23 @@ import mscclpp
 from mscclpp import _buffers, _environ, _library, _types
 
 
+class Failing(mscclpp.Fifo):
+    def __init__(self):
+        pass
+
+    def close(self):
+        raise mscclpp.ClosedError(5, "the communicator is gone")
+
+
 class Interface(unittest.TestCase):
+    def test_close_hides_no_error_of_a_block(self):
+        with self.assertRaisesRegex(ValueError, "of the program"):
+            with Failing():
+                raise ValueError("of the program")
+        with self.assertRaises(mscclpp.ClosedError):
+            with Failing():
+                pass
+
     def test_import_is_light(self):
         heavy = {"numpy", "torch", "cupy", "jax", "typing", "dataclasses", "subprocess", "asyncio", "multiprocessing", "inspect"}
         import subprocess
