@@ -86,8 +86,13 @@ func (b *borrower) set(v float32) error {
 	return errors.Join(all...)
 }
 
-// sum enqueues an all-reduce in pieces.
-func (b *borrower) sum() error { return b.sumOn(b.stream, "copy_staged") }
+// sum makes an all-reduce in pieces, and waits for its end: memory that is in use for long is not lent.
+func (b *borrower) sum() error {
+	if err := b.sumOn(b.stream, "copy_staged"); err != nil {
+		return err
+	}
+	return b.world.Settle(context.Background(), b.stream)
+}
 
 func (b *borrower) sumOn(s device.Stream, algorithm string) error {
 	return b.c.AllReduce(pointer(b.at), pointer(b.at), borrowed, kernel.Float32, kernel.Sum, &collectives.CallOptions{Stream: s, Algorithm: algorithm})
@@ -162,7 +167,7 @@ func TestGraphsKeepCopyScratch(t *testing.T) {
 		if err := errors.Join(a.sum(), b.sum(), r.holds("two have made calls", before, borrowedMiB)); err != nil {
 			return err
 		}
-		graph, err := capture(r, func() error { return a.sum() }) // which takes the memory of b
+		graph, err := capture(r, func() error { return a.sumOn(a.stream, "copy_staged") }) // which takes the memory of b
 		if err != nil {
 			return err
 		}
@@ -183,7 +188,7 @@ func TestAbortedCommunicatorKeepsCopyScratch(t *testing.T) {
 			return err
 		}
 		if r.Rank() == 0 {
-			err = a.sum() // of which the other rank knows nothing
+			err = a.sumOn(a.stream, "copy_staged") // of which the other rank knows nothing
 			a.comm.Abort(errors.New("by the test"))
 		}
 		<-a.comm.Done()
