@@ -140,9 +140,11 @@ func (w *Workspace) launch(k device.Kernel, c *NormCall, first, count uint64) er
 	a := &w.args
 	a.First, a.Count = uint32(first), uint32(count)
 	a.Signature = a.signature(c.Type)
-	w.running.Store(true)
+	if !w.running.Begin() {
+		return w.interrupt()
+	}
 	err := k.Launch(w.shape(c), unsafe.Pointer(a), unsafe.Sizeof(*a))
-	w.running.Store(false)
+	w.running.End()
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -43,7 +42,7 @@ type Workspace struct {
 	clusters bool // the kernel was built for them
 	unlist   func()
 
-	running atomic.Bool
+	running ownkernel.Launching
 
 	mu       sync.Mutex
 	memory   *ownmemory.Memory
@@ -145,11 +144,18 @@ func (w *Workspace) memoryOf(c *NormCall) normMemory {
 	return normMemory{Control: w.comm.Control(), State: base, Peers: base + peersFrom}
 }
 
+// interrupt ends a call in progress.
+func (w *Workspace) interrupt() error {
+	err := fmt.Errorf("%w: rank %d closed a workspace while a call of it ran", framework.ErrClosed, w.comm.Rank())
+	w.comm.Abort(err)
+	return err
+}
+
 // Close releases what the workspace has. A call in progress, which waits for peers, ends with ErrClosed, and with it the
 // communicator. Otherwise Close is local.
 func (w *Workspace) Close() error {
-	if w.running.Load() {
-		w.comm.Abort(fmt.Errorf("%w: rank %d closed a workspace while a call of it ran", framework.ErrClosed, w.comm.Rank()))
+	if w.running.Close() {
+		_ = w.interrupt()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -23,7 +23,7 @@ func init() {
 	}
 }
 
-// A program that is set-user-ID refuses what the user who starts it names; the same program without the bit takes it.
+// A set-user-ID program refuses files that its user names; the same program without the bit takes them.
 func TestOpenLibraryBySetUserID(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, who makes a program set-user-ID")

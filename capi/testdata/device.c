@@ -184,7 +184,7 @@ void device(void) {
   OK(mscclpp_memory_free(registered));
   unchanged(__LINE__, context);
 
-  /* Memory that is kept stays, for others who have its address, when it was freed and the communicator has ended. */
+  /* Memory that is kept outlives mscclpp_memory_free and the communicator: other owners of its address still use it. */
   OK(mscclpp_memory_alloc(comm, sizeof x, &lasting));
   OK(mscclpp_memory_range(lasting, &address, NULL));
   OK(mscclpp_memory_keep(lasting, &kept));

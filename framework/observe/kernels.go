@@ -47,7 +47,7 @@ func (r *Rank) Kernels(comm string, words *kernel.WaitControl, ring *kernel.Reco
 	return k
 }
 
-// timed is what takes the times of calls now; nil: nothing does.
+// timed takes the times of calls now; nil: they have none.
 func (k *Kernels) timed() *spans {
 	if k == nil || !k.on.Load() {
 		return nil

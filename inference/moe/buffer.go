@@ -118,11 +118,8 @@ func (b *Buffer) makeMemory(ctx context.Context, apart bool) (err error) {
 // Close releases what the buffer has. A call in progress, which waits for peers, ends with ErrClosed, and with it the
 // communicator. Otherwise Close is local.
 func (b *Buffer) Close() error {
-	if b.running.Load() {
-		if b.twin != nil {
-			b.twin.comm.Abort(fmt.Errorf("%w: rank %d closed a buffer while a call of it ran", framework.ErrClosed, b.comm.Rank()))
-		}
-		b.comm.Abort(fmt.Errorf("%w: rank %d closed a buffer while a call of it ran", framework.ErrClosed, b.comm.Rank()))
+	if b.running.Close() {
+		_ = b.interrupt()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -89,9 +89,11 @@ func (b *Buffer) open(op string) error {
 
 // onHost makes a call of the twin, which ends with it. An error that ends the twin ends this communicator.
 func (b *Buffer) onHost(call func() error) error {
-	b.running.Store(true)
+	if !b.running.Begin() {
+		return b.interrupt()
+	}
 	err := call()
-	b.running.Store(false)
+	b.running.End()
 	if err != nil && b.twin.comm.Check() != nil {
 		b.comm.Abort(err)
 	}
@@ -129,7 +131,9 @@ func (b *Buffer) call(kind int, phase Phase, ticket *uint64, units int, s device
 		}
 		return b.outcome(op)
 	}
-	b.running.Store(true)
+	if !b.running.Begin() {
+		return b.interrupt()
+	}
 	if b.net == nil {
 		err = launch()
 	} else {
@@ -139,7 +143,7 @@ func (b *Buffer) call(kind int, phase Phase, ticket *uint64, units int, s device
 			return launch()
 		})
 	}
-	b.running.Store(false)
+	b.running.End()
 	if err == nil {
 		*ticket = b.note(kind, phase, *ticket, captured)
 	}

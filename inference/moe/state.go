@@ -1,9 +1,10 @@
 package moe
 
 import (
+	"fmt"
 	"sync"
-	"sync/atomic"
 
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
@@ -22,7 +23,7 @@ type Buffer struct {
 	number  uint32 // in reports of waits
 	unlist  func()
 
-	running atomic.Bool
+	running ownkernel.Launching
 
 	mu     sync.Mutex
 	code   [2]ownkernel.Kernel
@@ -105,4 +106,14 @@ type copier interface {
 type stage struct {
 	room []byte
 	used int
+}
+
+// interrupt ends a call in progress.
+func (b *Buffer) interrupt() error {
+	err := fmt.Errorf("%w: rank %d closed a buffer while a call of it ran", framework.ErrClosed, b.comm.Rank())
+	if b.twin != nil {
+		b.twin.comm.Abort(err)
+	}
+	b.comm.Abort(err)
+	return err
 }

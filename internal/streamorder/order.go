@@ -60,7 +60,7 @@ func (o *Order) Follow(d device.Device, s device.Stream) (marks bool, err error)
 		o.any, o.last, o.foreign = true, s, ofProgram(d, s)
 		if !o.several {
 			o.id = number(d, s, o.foreign)
-			o.several = s == ofThread && o.id == 0 // each thread has another one, and nothing tells them apart
+			o.several = s == ofThread && o.id == 0 // each thread has another one, and the handle is the same for all
 		}
 	}
 	if o.several && o.mark != nil {

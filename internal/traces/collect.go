@@ -67,7 +67,7 @@ func NewCollector(memories ...*observe.Memory) *Collector {
 	return &Collector{memories: memories, logs: map[place]*log{}, last: map[place]*log{}, sum: map[string]*Story{}, most: MostRecords, stop: make(chan struct{})}
 }
 
-// Newest is what is still in memories, of a job; "" is any. Older records are counted as dropped.
+// Newest reads the records of a job ("": of any) that memories still hold. Older ones are counted as dropped.
 func Newest(job string, memories ...*observe.Memory) *Trace {
 	c := NewCollector(memories...)
 	c.Poll()

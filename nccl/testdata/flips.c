@@ -108,7 +108,7 @@ static void call(void) { NCCL(ncclAllReduce(in, out, N, ncclFloat32, op, comm, s
 
 enum { BY_GO, BY_C, EITHER };
 
-/* sum has a thread make a call, which is right, and checks who has made it. */
+/* sum has a thread make a call, and checks the result, and whether C or Go has made it. */
 static void sum(const char* what, int thread, int by) {
   unsigned long before = repeated();
   fill();
@@ -281,7 +281,7 @@ static void mapped_anew(int flips, int calls) {
 static void records(void) { LIBRARY(mscclpp_trace_start, inner()); }
 static void no_records(void) { LIBRARY(mscclpp_trace_stop, inner()); }
 
-/* selectors, and plans that they choose: one that gives each rank its own numbers, so that results show who has made a call */
+/* selectors, and plans that they choose: one that gives each rank its own numbers, so that a result shows which plan has made it */
 static int asked;
 static const char* chosen;
 static const char* selector(void* with, const mscclpp_request_t* r) {

@@ -192,15 +192,14 @@ func (e *Executor) launch(c *Call, k device.Kernel, a *arena, p *placed) error {
 	}
 	e.enqueued = true
 	l := device.Launch{Overlap: uint32(len(e.tables.blocks)) <= e.code.most, Grid: uint32(len(e.tables.blocks)), Block: e.code.threads(e.plan.ThreadsPerBlock), Stream: c.Stream}
-	e.running.Store(true)
-	defer e.running.Store(false)
-	if e.closing.Load() { // Close, which waits for this call, saw that none was running
+	if !e.running.Begin() {
 		return e.interrupt()
 	}
-	if err := e.passes(k, l, a); err != nil {
+	err := e.passes(k, l, a)
+	e.running.End()
+	if err != nil {
 		return err
 	}
-	e.running.Store(false)
 	if err := e.outcome(a); err != nil {
 		return err
 	}
@@ -272,8 +271,7 @@ func (e *Executor) interrupt() error {
 // Close releases what calls have set up. A call in progress, which waits for peers, ends with ErrClosed, and with it the
 // communicator. Otherwise Close is local.
 func (e *Executor) Close() error {
-	e.closing.Store(true)
-	if e.running.Load() {
+	if e.running.Close() {
 		_ = e.interrupt()
 	}
 	e.mu.Lock()

@@ -3,12 +3,12 @@ package exec
 import (
 	"crypto/sha256"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/ownkernel"
 	"github.com/mscclpp-go/mscclpp/internal/streamorder"
 	"github.com/mscclpp-go/mscclpp/plan/schema"
 )
@@ -36,8 +36,7 @@ type Executor struct {
 	totals  func() (map[*schema.Op]bool, error) // which reductions give results; computed when it is asked for
 	divides bool                                // the tables know of them
 
-	running atomic.Bool
-	closing atomic.Bool
+	running ownkernel.Launching
 
 	mu      sync.Mutex
 	arenas  []*arena

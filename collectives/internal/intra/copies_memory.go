@@ -30,7 +30,7 @@ type exchanged struct {
 	peers  *comm.Symmetric
 }
 
-// pieceMemory is what peers push pieces into.
+// pieceMemory is the memory into which peers push pieces.
 type pieceMemory struct {
 	exchanged             // two pieces for each peer, by turns
 	asked     uint64      // the most bytes that all ranks have tried to have there

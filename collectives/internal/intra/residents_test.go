@@ -202,7 +202,7 @@ func TestResidentsOfStreams(t *testing.T) {
 		}
 		d.processors[8], d.numbers[8] = 0, 5
 	}
-	// 16 is what the user allows, of 8 processors.
+	// The user allows 16 blocks, and the stream has 8 processors.
 	d.processors[8] = 8
 	r = residents{}
 	if r.fit(d, 8, &order, &Options{MaxBlocks: 16}); r.most != 6 {

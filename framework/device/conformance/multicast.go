@@ -174,7 +174,7 @@ func (t *T) unit() uint64 {
 	return r.Unit()
 }
 
-// join is what another process does to become a member: it binds memory once the first one is added, too.
+// join makes another process a member: it binds memory once the first one is added, too.
 func (o *order) join(d device.Device, share *framework.Share) (err error) {
 	object, err := d.Object(group(o.Bytes), share)
 	if err != nil {

@@ -67,7 +67,7 @@ const (
 	unused    = 2 * time.Second
 )
 
-// kind is what a message says.
+// kind is the kind of a message.
 type kind byte
 
 const (
