@@ -6,7 +6,7 @@
 #   lib/mscclpp/libnccl.so.2           the NCCL-compatible library, where no loader finds it by chance
 #   lib/mscclpp/librccl.so.1           the same with RCCL's names, for AMD's GPUs
 #   lib/pkgconfig/mscclpp.pc           how to compile and link with it
-#   include/mscclpp.h, mscclpp_*.h      its headers
+#   include/mscclpp.h, mscclpp_*.h     its headers
 #   include/mscclpp/                   headers for device code
 #   include/mscclpp/nccl/nccl.h        NCCL's interface
 #   share/doc/mscclpp/                 licenses, of this project and of what it contains
@@ -18,7 +18,7 @@ root=${DESTDIR:-}${PREFIX:-/usr/local}
 lib=$root/lib/mscclpp
 if [ "${1:-}" = --remove ]; then
 	for p in bin/mscclpp-*; do rm -f "$root/bin/${p##*/}"; done
-	rm -f "$root/lib/libmscclpp.so.1" "$root/lib/libmscclpp.so" "$root/lib/pkgconfig/mscclpp.pc" "$root/include/mscclpp.h" "$root/include/mscclpp_inference.h"
+	rm -f "$root/lib/libmscclpp.so.1" "$root/lib/libmscclpp.so" "$root/lib/pkgconfig/mscclpp.pc" "$root"/include/mscclpp.h "$root"/include/mscclpp_*.h
 	rm -rf "$lib" "$root/include/mscclpp" "$root/share/doc/mscclpp" "$root/share/mscclpp"
 	exit 0
 fi
@@ -39,7 +39,7 @@ done
 install -m 644 framework/kernel/include/mscclpp/* framework/device/native/include/mscclpp/* "$root/include/mscclpp"
 install -m 644 bin/lib/libmscclpp.so.1 "$root/lib"
 ln -sf libmscclpp.so.1 "$root/lib/libmscclpp.so"
-install -m 644 capi/mscclpp.h capi/mscclpp_inference.h "$root/include"
+install -m 644 capi/mscclpp*.h "$root/include"
 install -m 644 bin/lib/libnccl.so.2 "$lib"
 ln -sf libnccl.so.2 "$lib/libnccl.so"
 install -m 644 bin/lib/librccl.so.1 "$lib"

@@ -48,7 +48,7 @@ files = {str(f) for f in importlib.metadata.files("mscclpp")}
 assert any(f.endswith("licenses/THIRD_PARTY_NOTICES") for f in files), "no notices"
 for level in ("v2", "v3", "v4"):
     assert any(f.endswith(f"reduce-f32-x86-64-{level}.so") for f in files), level
-assert os.path.isfile(os.path.join(mscclpp.get_include(), "mscclpp.h"))
+assert os.path.isfile(os.path.join(mscclpp.get_include(), "mscclpp_plans.h")) # which mscclpp.h includes
 assert os.path.dirname(mscclpp.get_include()) == os.path.dirname(mscclpp.get_lib()) == os.path.dirname(mscclpp.__file__)
 print(mscclpp.library_version())
 END

@@ -43,6 +43,6 @@ for code in bin/plugins/*.cubins; do # of make machine-code, if that was made
 	[ ! -e "$code" ] || cp "$code" "$out/lib/mscclpp/plugins"
 done
 cp framework/kernel/include/mscclpp/* framework/device/native/include/mscclpp/* "$out/include/mscclpp"
-cp capi/mscclpp.h capi/mscclpp_inference.h "$out/include"
+cp capi/mscclpp*.h "$out/include"
 cp nccl/nccl.h "$out/include/mscclpp/nccl"
 cp LICENSE THIRD_PARTY_NOTICES "$out/doc"
