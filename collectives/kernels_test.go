@@ -2,7 +2,6 @@ package collectives
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -11,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/check"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/check/checktest"
 	"github.com/mscclpp-go/mscclpp/internal/proven"
 )
 
@@ -65,13 +64,7 @@ func TestKernelsOnGrids(t *testing.T) {
 				case check.Races.Name:
 					m.Seeds = source.races
 				}
-				executable, err := program.Build(t.Context(), m)
-				if errors.Is(err, framework.ErrUnavailable) {
-					t.Skipf("needs clang-19 and libclang-rt-19-dev: %v", err)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				executable := checktest.Build(t, program, m)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // up to 15 s where nothing else runs, and twice that to compile
 				defer cancel()
 				before, err := proven.Once(executable, fmt.Sprintf("%s %d %q", m.Name, m.Seeds, check.Environ), func() error {

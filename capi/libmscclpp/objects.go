@@ -51,7 +51,7 @@ func (c *communicator) list(kind int, o freeable, out *C.uintptr_t) error {
 	return nil
 }
 
-// object returns what a handle stands for, which must belong to a communicator that works.
+// objectOf returns what a handle stands for, which must belong to a communicator that works.
 func objectOf[T any](kind int, h C.uintptr_t) (*object[T], error) {
 	v, err := table.Get(kind, handles.Handle(h))
 	if err != nil {

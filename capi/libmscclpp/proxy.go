@@ -32,17 +32,19 @@ type proxied struct {
 	gone bool // the ring is not mapped any more
 }
 
-// enter keeps the ring mapped until leave; false once the proxy has ended.
-func (x *proxied) enter() bool {
-	x.use.RLock()
-	if x.gone {
-		x.use.RUnlock()
-		return false
+// entered finds a proxy and keeps its ring mapped, until the caller unlocks use.
+func entered(h C.uintptr_t) (*object[*proxied], error) {
+	o, err := objectOf[*proxied](kindProxy, h)
+	if err != nil {
+		return nil, err
 	}
-	return true
+	o.value.use.RLock()
+	if o.value.gone {
+		o.value.use.RUnlock()
+		return nil, errDestroyed
+	}
+	return o, nil
 }
-
-func (x *proxied) leave() { x.use.RUnlock() }
 
 // stopTime is how long the triggers that were pushed may take when a proxy ends.
 const stopTime = 10 * time.Second
@@ -117,14 +119,11 @@ func mscclppGoProxyHandle(h C.uintptr_t, out unsafe.Pointer, size *C.size_t, f *
 //export mscclppGoProxyPush
 func mscclppGoProxyPush(h C.uintptr_t, first, second C.uint64_t, position *C.uint64_t, f *C.struct_failure) (r C.int32_t) {
 	defer recovered(f, &r)
-	o, err := objectOf[*proxied](kindProxy, h)
+	o, err := entered(h)
 	if err != nil {
 		return fail(f, err)
 	}
-	if !o.value.enter() {
-		return fail(f, errDestroyed)
-	}
-	defer o.value.leave()
+	defer o.value.use.RUnlock()
 	pos, err := o.value.ring.PushContext(o.value.ctx, kernel.Trigger{Fst: uint64(first), Snd: uint64(second)})
 	if err == nil && position != nil {
 		*position = C.uint64_t(pos)
@@ -135,14 +134,11 @@ func mscclppGoProxyPush(h C.uintptr_t, first, second C.uint64_t, position *C.uin
 //export mscclppGoProxyComplete
 func mscclppGoProxyComplete(h C.uintptr_t, position C.uint64_t, f *C.struct_failure) (r C.int32_t) {
 	defer recovered(f, &r)
-	o, err := objectOf[*proxied](kindProxy, h)
+	o, err := entered(h)
 	if err != nil {
 		return fail(f, err)
 	}
-	if !o.value.enter() {
-		return fail(f, errDestroyed)
-	}
-	defer o.value.leave()
+	defer o.value.use.RUnlock()
 	o.value.ring.Complete(0, uint64(position))
 	return C.MSCCLPP_SUCCESS
 }
@@ -150,14 +146,11 @@ func mscclppGoProxyComplete(h C.uintptr_t, position C.uint64_t, f *C.struct_fail
 //export mscclppGoProxyFlush
 func mscclppGoProxyFlush(h C.uintptr_t, position, timeout C.uint64_t, f *C.struct_failure) (r C.int32_t) {
 	defer recovered(f, &r)
-	o, err := objectOf[*proxied](kindProxy, h)
+	o, err := entered(h)
 	if err != nil {
 		return fail(f, err)
 	}
-	if !o.value.enter() {
-		return fail(f, errDestroyed)
-	}
-	defer o.value.leave()
+	defer o.value.use.RUnlock()
 	ctx := o.value.ctx
 	if timeout > 0 && timeout < math.MaxInt64 {
 		var cancel context.CancelFunc

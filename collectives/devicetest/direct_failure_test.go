@@ -13,7 +13,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
-	"github.com/mscclpp-go/mscclpp/internal/promise"
 )
 
 // Hosts that are not in the same call get an error with the rank and both calls: whether
@@ -77,39 +76,7 @@ func TestDirectDisagreement(t *testing.T) {
 func TestDirectEnd(t *testing.T) {
 	for _, layout := range []string{"ab", "aabb"} {
 		overAdapters(t, layout, setting{}, collectives.Options{}, func(ctx context.Context, r *rank) error {
-			m, err := r.memory(ctx, 4<<20)
-			if err != nil {
-				return err
-			}
-			if err := errors.Join(sums(r, m.Addr(), 1<<12, ""), sums(r, m.Addr(), 1<<12, directly), r.settle(ctx)); err != nil {
-				return err
-			}
-			if r.Rank() == 1 {
-				if err := r.world.Barrier(ctx); err != nil {
-					return err
-				}
-				r.world.Abort(errors.New("rank 1 has had enough"))
-				return nil
-			}
-			for range 3 {
-				if err := sums(r, m.Addr(), 1<<20, directly); err != nil {
-					return err
-				}
-			}
-			if err := r.world.Barrier(ctx); err != nil && !strings.Contains(err.Error(), "rank 1") {
-				return err
-			}
-			watch := promise.Begin()
-			if err := r.world.Settle(ctx, r.stream); err != nil {
-				return err
-			}
-			if err := watch.Kept(2 * time.Second); err != nil {
-				return fmt.Errorf("kernels left %w", err)
-			}
-			if err := wants(sums(r, m.Addr(), 1<<12, directly), framework.ErrPeer, "rank 1"); err != nil {
-				return err
-			}
-			return errors.Join(r.Comm.Close(), m.Close())
+			return endOfRank1(ctx, r, directly, 3, 1<<20, "rank 1")
 		})
 	}
 }

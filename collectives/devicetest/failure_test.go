@@ -212,41 +212,48 @@ func TestPeerEndsWhileKernelsWait(t *testing.T) {
 	for _, algorithm := range []string{"oneshot_ll8", "oneshot_lamport", "twoshot_ll128", "zerocopy", "twophase_chunk", "copy"} {
 		t.Run(algorithm, func(t *testing.T) {
 			job(t, 3, collectives.Options{}, func(ctx context.Context, r *rank) error {
-				m, err := r.memory(ctx, 4<<20)
-				if err != nil {
-					return err
-				}
-				if err := errors.Join(sums(r, m.Addr(), 1<<12, algorithm), r.settle(ctx)); err != nil {
-					return err
-				}
-				if r.Rank() == 1 {
-					if err := r.world.Barrier(ctx); err != nil {
-						return err
-					}
-					r.world.Abort(errors.New("rank 1 has had enough"))
-					return nil
-				}
-				if err := sums(r, m.Addr(), 1<<12, algorithm); err != nil {
-					return err
-				}
-				if err := r.world.Barrier(ctx); err != nil && !strings.Contains(err.Error(), "had enough") {
-					return err
-				}
-				watch := promise.Begin()
-				if err := r.world.Settle(ctx, r.stream); err != nil {
-					return err
-				}
-				if err := watch.Kept(2 * time.Second); err != nil {
-					return fmt.Errorf("kernels left %w", err)
-				}
-				err = sums(r, m.Addr(), 1<<12, algorithm)
-				if err := wants(err, framework.ErrPeer, "rank 1", "had enough"); err != nil {
-					return err
-				}
-				return errors.Join(r.Comm.Close(), m.Close())
+				return endOfRank1(ctx, r, algorithm, 1, 1<<12, "rank 1", "had enough")
 			})
 		})
 	}
+}
+
+// endOfRank1 has rank 1 end the job when the others have made calls of count elements that wait for it. Their streams go on soon, the
+// next call has an error with all of parts, and everything can be closed.
+func endOfRank1(ctx context.Context, r *rank, algorithm string, calls, count int, parts ...string) error {
+	m, err := r.memory(ctx, 4<<20)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(sums(r, m.Addr(), 1<<12, ""), sums(r, m.Addr(), 1<<12, algorithm), r.settle(ctx)); err != nil {
+		return err
+	}
+	if r.Rank() == 1 {
+		if err := r.world.Barrier(ctx); err != nil {
+			return err
+		}
+		r.world.Abort(errors.New("rank 1 has had enough"))
+		return nil
+	}
+	for range calls {
+		if err := sums(r, m.Addr(), count, algorithm); err != nil {
+			return err
+		}
+	}
+	if err := r.world.Barrier(ctx); err != nil && !strings.Contains(err.Error(), "rank 1") {
+		return err
+	}
+	watch := promise.Begin()
+	if err := r.world.Settle(ctx, r.stream); err != nil {
+		return err
+	}
+	if err := watch.Kept(2 * time.Second); err != nil {
+		return fmt.Errorf("streams went on %w", err)
+	}
+	if err := wants(sums(r, m.Addr(), 1<<12, algorithm), framework.ErrPeer, parts...); err != nil {
+		return err
+	}
+	return errors.Join(r.Comm.Close(), m.Close())
 }
 
 // The first call of a collective, a type or an algorithm may be one that is captured: what it

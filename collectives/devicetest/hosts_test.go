@@ -302,40 +302,7 @@ func TestEndWhileStreamsWait(t *testing.T) {
 	for _, algorithm := range []string{"ports", "hierarchical_small", "hierarchical_large"} {
 		t.Run(algorithm, func(t *testing.T) {
 			hosts(t, []string{"a", "b", "a"}, collectives.Options{}, func(ctx context.Context, r *rank) error {
-				m, err := r.memory(ctx, 4<<20)
-				if err != nil {
-					return err
-				}
-				if err := errors.Join(sums(r, m.Addr(), 1<<12, algorithm), r.settle(ctx)); err != nil {
-					return err
-				}
-				if r.Rank() == 1 {
-					if err := r.world.Barrier(ctx); err != nil {
-						return err
-					}
-					r.world.Abort(errors.New("rank 1 has had enough"))
-					return nil
-				}
-				for range 3 {
-					if err := sums(r, m.Addr(), 1<<12, algorithm); err != nil {
-						return err
-					}
-				}
-				if err := r.world.Barrier(ctx); err != nil && !strings.Contains(err.Error(), "had enough") {
-					return err
-				}
-				watch := promise.Begin()
-				if err := r.world.Settle(ctx, r.stream); err != nil {
-					return err
-				}
-				if err := watch.Kept(2 * time.Second); err != nil {
-					return fmt.Errorf("streams went on %w", err)
-				}
-				err = sums(r, m.Addr(), 1<<12, algorithm)
-				if err := wants(err, framework.ErrPeer, "rank 1", "had enough"); err != nil {
-					return err
-				}
-				return errors.Join(r.Comm.Close(), m.Close())
+				return endOfRank1(ctx, r, algorithm, 3, 1<<12, "rank 1", "had enough")
 			})
 		})
 	}

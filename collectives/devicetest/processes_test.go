@@ -17,6 +17,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/internal/promise"
+	"github.com/mscclpp-go/mscclpp/internal/ranktest"
 )
 
 // childMode makes the test binary a rank of a job of processes: its value is the
@@ -170,39 +171,8 @@ func killed(t *testing.T, hosts string, algorithms ...string) {
 }
 
 // processes starts the ranks of a job, which are to end with ctx.
-func processes(ctx context.Context, t *testing.T, n int, mode, hosts string, env ...string) (all []*exec.Cmd, lines []*bufio.Scanner) {
+func processes(ctx context.Context, t *testing.T, n int, mode, hosts string, env ...string) ([]*exec.Cmd, []*bufio.Scanner) {
 	t.Helper()
-	l, id, err := bootstrap.Listen(ctx, "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := l.File()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	l.Close()
-	for r := range n {
-		c := exec.CommandContext(ctx, cmp.Or(os.Getenv(rankProgram), os.Args[0]))
-		c.Env = append(os.Environ(), childMode+"="+mode, childHosts+"="+hosts, fmt.Sprint("RANK=", r), fmt.Sprint("WORLD_SIZE=", n), bootstrap.EnvUniqueID+"="+id.String())
-		c.Env = append(c.Env, env...)
-		if r == 0 {
-			c.ExtraFiles, c.Env = []*os.File{file}, append(c.Env, bootstrap.EnvListenFD+"=3")
-		}
-		out, err := c.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		in, err := c.StdinPipe() // open until Wait
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = in.Close() })
-		c.Stderr = os.Stderr
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		all, lines = append(all, c), append(lines, bufio.NewScanner(out))
-	}
-	return all, lines
+	program := []string{cmp.Or(os.Getenv(rankProgram), os.Args[0])}
+	return ranktest.Start(ctx, t, n, program, append(env, childMode+"="+mode, childHosts+"="+hosts)...)
 }

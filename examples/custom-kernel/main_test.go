@@ -2,17 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/check"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/check/checktest"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/image/imagetest"
 	"github.com/mscclpp-go/mscclpp/transports"
@@ -71,23 +70,6 @@ func member(ctx context.Context, boot *bootstrap.Local, images *image.Set) ([]fl
 
 // The kernel with eight threads a rank, in all modes of the emulator.
 func TestKernelIsRightWithManyThreads(t *testing.T) {
-	p := check.Program{Source: "kernel/neighbor_check.cc"}
-	for _, m := range check.Modes {
-		t.Run(m.Name, func(t *testing.T) {
-			bin, err := p.Build(t.Context(), m)
-			if errors.Is(err, framework.ErrUnavailable) {
-				t.Skipf("needs clang-19 and libclang-rt-19-dev: %v", err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := check.Run(t.Context(), bin, m)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.Exit != 0 {
-				t.Errorf("exit code %d\n%s", r.Exit, r.Output)
-			}
-		})
-	}
+	program := check.Program{Source: "kernel/neighbor_check.cc"}
+	checktest.Run(t, program, check.Seeds.Seeds, check.Modes...)
 }

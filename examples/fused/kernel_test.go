@@ -15,6 +15,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/check"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/check/checktest"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/image"
 )
 
@@ -53,13 +54,7 @@ func TestTensorTile(t *testing.T) {
 
 func emulate(t *testing.T, source string, m check.Mode, arguments ...string) check.Result {
 	t.Helper()
-	bin, err := check.Program{Source: "kernel/" + source}.Build(t.Context(), m)
-	if errors.Is(err, framework.ErrUnavailable) {
-		t.Skipf("needs clang-19 and libclang-rt-19-dev: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := checktest.Build(t, check.Program{Source: "kernel/" + source}, m)
 	r, err := check.Run(t.Context(), bin, m, arguments...)
 	if err != nil {
 		t.Fatal(err)

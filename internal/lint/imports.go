@@ -40,7 +40,7 @@ var directions = []direction{
 	{of: "transports", may: []string{"framework/", "plugins", "transports/"}, why: "the list of transports built in"},
 	{of: "transports/", may: []string{"framework/", "transports/internal/", "internal/", "collectives/image"}, test: []string{"plugins/"},
 		why: "a transport knows neither another one, nor how it is served, nor what is built on it; compiled kernels are data"},
-	{of: "collectives/devicetest", may: nil, test: []string{"framework/", "collectives/", "transports/cudaipc", "transports/nvls", "transports/tcp", "transports/ib-host", "transports/ib-nonatomic", "bench/", "internal/traces"}, why: "it runs the collectives as jobs on GPUs do, and beside others, and reads their traces"},
+	{of: "collectives/devicetest", may: nil, test: []string{"framework/", "collectives/", "transports/cudaipc", "transports/nvls", "transports/tcp", "transports/ib-host", "transports/ib-nonatomic", "bench/", "internal/ranktest", "internal/traces"}, why: "it runs the collectives as jobs on GPUs do, and beside others, and reads their traces"},
 	{of: "collectives/hiptest", may: nil, test: []string{"framework/", "collectives/", "inference", "inference/inferencetest", "inference/moe", "inference/moe/moetest", "internal/gfx/gpus", "transports/xgmi", "transports/ib-host", "transports/ib-nonatomic"}, why: "it runs the collectives as jobs on AMD's GPUs do"},
 	{of: "collectives/internal/hostreduce", may: []string{"framework/kernel"}, why: "it knows elements, and no calls"},
 	{of: "collectives/internal/inter/placement", why: "it computes, and communicates nothing"},

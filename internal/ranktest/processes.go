@@ -82,7 +82,8 @@ func Killed(t *testing.T, n int, mark, what string) {
 	t.Setenv(emulated.EnvMemory, "268435456")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	all, lines := processes(ctx, t, n, mark+"="+what)
+	name, _, _ := strings.Cut(t.Name(), "/")
+	all, lines := Start(ctx, t, n, []string{os.Args[0], "-test.run", "^" + name + "$"}, mark+"="+what, noImages+"=1")
 	for r, s := range lines {
 		if text := next(s, ready); text == "" {
 			t.Errorf("rank %d ended before it was ready", r)
@@ -126,8 +127,9 @@ func next(s *bufio.Scanner, begin string) string {
 	return ""
 }
 
-// processes starts the ranks of a job, which end with ctx.
-func processes(ctx context.Context, t *testing.T, n int, env string) (all []*exec.Cmd, lines []*bufio.Scanner) {
+// Start starts a program n times, with its arguments, as the ranks of a job, which end with ctx. It returns them, and the lines of
+// each. Their standard input is open until Wait.
+func Start(ctx context.Context, t *testing.T, n int, program []string, env ...string) (all []*exec.Cmd, lines []*bufio.Scanner) {
 	t.Helper()
 	l, id, err := bootstrap.Listen(ctx, "127.0.0.1:0")
 	if err != nil {
@@ -139,10 +141,9 @@ func processes(ctx context.Context, t *testing.T, n int, env string) (all []*exe
 	}
 	defer file.Close()
 	l.Close()
-	name, _, _ := strings.Cut(t.Name(), "/")
 	for r := range n {
-		c := exec.CommandContext(ctx, os.Args[0], "-test.run", "^"+name+"$")
-		c.Env = append(os.Environ(), env, noImages+"=1", fmt.Sprint("RANK=", r), fmt.Sprint("WORLD_SIZE=", n), bootstrap.EnvUniqueID+"="+id.String())
+		c := exec.CommandContext(ctx, program[0], program[1:]...)
+		c.Env = append(append(os.Environ(), env...), fmt.Sprint("RANK=", r), fmt.Sprint("WORLD_SIZE=", n), bootstrap.EnvUniqueID+"="+id.String())
 		if r == 0 {
 			c.ExtraFiles, c.Env = []*os.File{file}, append(c.Env, bootstrap.EnvListenFD+"=3")
 		}
@@ -150,7 +151,7 @@ func processes(ctx context.Context, t *testing.T, n int, env string) (all []*exe
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, err := c.StdinPipe() // open until Wait
+		in, err := c.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
 		}

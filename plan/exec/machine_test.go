@@ -1,19 +1,15 @@
 package exec
 
 import (
-	"context"
 	"encoding/binary"
-	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 	"unsafe"
 
-	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/framework/kernel/check"
+	"github.com/mscclpp-go/mscclpp/framework/kernel/check/checktest"
 	"github.com/mscclpp-go/mscclpp/plan/library"
 	"github.com/mscclpp-go/mscclpp/plan/schema"
 	"github.com/mscclpp-go/mscclpp/plan/verify"
@@ -116,22 +112,5 @@ func TestMachineWithThreads(t *testing.T) {
 	}
 	t.Setenv("PLAN_TABLES", file)
 	program := check.Program{Source: filepath.Join("..", "kernels", "testdata", "machine.cc")}
-	for _, m := range []check.Mode{check.Seeds, check.Races} {
-		t.Run(m.Name, func(t *testing.T) {
-			m.Seeds = min(m.Seeds, 4)
-			executable, err := program.Build(t.Context(), m)
-			if errors.Is(err, framework.ErrUnavailable) {
-				t.Skipf("needs clang-19 and libclang-rt-19-dev: %v", err)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			defer cancel()
-			r, err := check.Run(ctx, executable, m)
-			if err != nil || r.Exit != 0 {
-				t.Errorf("%v, exit code %d\n%.4000s", err, r.Exit, strings.TrimSpace(r.Output))
-			}
-		})
-	}
+	checktest.Run(t, program, 4, check.Seeds, check.Races)
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/conformance"
 	"github.com/mscclpp-go/mscclpp/framework/device/hip/emulated"
 	"github.com/mscclpp-go/mscclpp/framework/device/native"
@@ -63,6 +64,21 @@ func conforms(t *testing.T, code []byte, options, match string) {
 	if len(report.Results) == 0 {
 		t.Errorf("no test matches %s", match)
 	}
+}
+
+// exported returns the share of a kind that memory is exported with, until the test ends.
+func exported(t *testing.T, m device.Memory, kind framework.ShareKind) framework.Share {
+	t.Helper()
+	shares, err := m.Export()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = framework.Parcel{Shares: shares}.Close() })
+	i := slices.IndexFunc(shares, func(s framework.Share) bool { return s.Kind == kind })
+	if i < 0 {
+		t.Fatalf("shares %+v: expected one of kind %s", shares, kind)
+	}
+	return shares[i]
 }
 
 // HIP 5.7 has other numbers for memory of the host and for the flag of handles, the older layout of properties alone, and no
@@ -138,16 +154,8 @@ func TestOwnHandle(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	shares, err := m.Export()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer framework.Parcel{Shares: shares}.Close()
-	i := slices.IndexFunc(shares, func(s framework.Share) bool { return s.Kind == framework.ShareLegacyIPC })
-	if i < 0 {
-		t.Fatalf("%+v: expected a handle", shares)
-	}
-	if _, err := d.Map(framework.Mapping{Shares: shares[i : i+1], Bytes: 4096}); !errors.Is(err, framework.ErrUnsupported) || !strings.Contains(err.Error(), "opens it in other processes only") {
+	handle := exported(t, m, framework.ShareLegacyIPC)
+	if _, err := d.Map(framework.Mapping{Shares: []framework.Share{handle}, Bytes: 4096}); !errors.Is(err, framework.ErrUnsupported) || !strings.Contains(err.Error(), "opens it in other processes only") {
 		t.Errorf("%v: expected unsupported", err)
 	}
 }
@@ -176,14 +184,7 @@ func TestDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	shares, err := m.Export()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer framework.Parcel{Shares: shares}.Close()
-	if !slices.ContainsFunc(shares, func(s framework.Share) bool { return s.Kind == framework.ShareVMM }) {
-		t.Errorf("shares %+v: expected a descriptor", shares)
-	}
+	exported(t, m, framework.ShareVMM)
 }
 
 // Memory that peers write has to be uncached. On gfx90a fine-grained memory will do where a library has no other; on gfx942 that
@@ -217,24 +218,17 @@ func TestUncached(t *testing.T) {
 func TestDataIsCached(t *testing.T) {
 	emulate(t)
 	t.Setenv(emulated.EnvWithout, "uncached")
-	for name, opts := range map[string][]Option{"legacy-ipc": nil, "vmm": {VMM()}} {
+	for kind, opts := range map[framework.ShareKind][]Option{framework.ShareLegacyIPC: nil, framework.ShareVMM: {VMM()}} {
 		d := open(t, opts...)
 		if _, err := d.Alloc(4096); !errors.Is(err, framework.ErrUnsupported) {
-			t.Errorf("%s: memory that kernels poll: %v: expected unsupported", name, err)
+			t.Errorf("%s: memory that kernels poll: %v: expected unsupported", kind, err)
 		}
 		m, err := d.AllocData(4096)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer m.Close()
-		shares, err := m.Export()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer framework.Parcel{Shares: shares}.Close()
-		if !slices.ContainsFunc(shares, func(s framework.Share) bool { return string(s.Kind) == name }) {
-			t.Errorf("%s: shares %+v", name, shares)
-		}
+		exported(t, m, kind)
 	}
 }
 
