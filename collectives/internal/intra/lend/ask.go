@@ -44,42 +44,46 @@ func (r *registry) list(d framework.Device) []*Lender {
 func Ask(ctx context.Context, d framework.Device, self *Lender) {
 	ctx, stop := context.WithTimeout(ctx, askPatience)
 	defer stop()
-	var waits []<-chan struct{}
+	rounds := map[*Lender]int{}
 	for _, l := range lenders.list(d) {
-		if l != self {
-			waits = append(waits, l.ask(ctx))
-		}
-	}
-	for _, ended := range waits {
-		if ended == nil {
+		if l == self {
 			continue
 		}
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			return
+		if n, asked := l.ask(ctx); asked {
+			rounds[l] = n
 		}
+	}
+	for l, n := range rounds {
+		l.ended(ctx, n)
 	}
 }
 
-// ask asks for a round, and returns what is closed when it has ended; nil: there is none.
-func (l *Lender) ask(ctx context.Context) <-chan struct{} {
+// ask asks for a round, and returns how many have ended so far; false: there is none. A round in progress is as good: its memory may
+// be taken from the peers already, and not be free yet.
+func (l *Lender) ask(ctx context.Context) (rounds int, asked bool) {
 	l.mu.Lock()
-	if !l.willing() {
-		l.mu.Unlock()
-		return nil
-	}
-	ended := l.change()
+	rounds = l.rounds
+	frozen, willing := l.frozen, l.willing()
 	l.mu.Unlock()
-	if l.link.Rank() != 0 {
-		if l.send(ctx, request, 0) != nil {
-			return nil
-		}
-		return ended
+	switch {
+	case frozen:
+		return rounds, true
+	case !willing:
+		return rounds, false
+	case l.link.Rank() != 0:
+		return rounds, l.send(ctx, request, 0) == nil
 	}
 	select {
 	case l.asks <- struct{}{}:
 	default: // it is asked already
 	}
-	return ended
+	return rounds, true
+}
+
+// ended waits for the end of the round behind so many.
+func (l *Lender) ended(ctx context.Context, rounds int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.rounds == rounds && !l.over && l.wait(ctx) == nil {
+	}
 }

@@ -100,6 +100,7 @@ type Lender struct {
 	over    bool            // there are no more
 	inside  bool            // a call is being made
 	frozen  bool            // a round is about the memory: no call begins
+	rounds  int             // that have ended
 	offered bool            // there is memory, and no graph uses it
 	used    time.Time       // when the last call was made
 	turns   int             // how often the memory was given up soon after a call
@@ -220,6 +221,7 @@ func (l *Lender) end() {
 
 func (l *Lender) thaw() {
 	l.frozen = false
+	l.rounds++
 	l.wake()
 }
 

@@ -264,6 +264,24 @@ func TestCallsWaitForRounds(t *testing.T) {
 	j.expect("the call has begun", []string{<-entered}, "")
 }
 
+// A communicator that needs memory waits for a round in progress, also where the memory is taken from the peers already.
+func TestAskingWaitsForRounds(t *testing.T) {
+	for _, rank := range []int{0, 1} {
+		j := newJob(t, 3, 1)
+		answer := j.ends[2].holds(t, done)
+		go Ask(t.Context(), device(0), nil)
+		j.ends[rank].until(func(l *Lender) bool { return l.frozen && !l.offered })
+		has := make(chan string, 1)
+		go func() {
+			Ask(t.Context(), device(rank), nil)
+			has <- j.ends[rank].state(false)
+		}()
+		j.ends[rank].until(func(l *Lender) bool { return l.changed != nil || len(has) > 0 }) // it waits
+		close(answer)
+		j.expect("asked in a round", []string{<-has}, "")
+	}
+}
+
 // A rank that dies in a round has the communicator fail: calls that wait for the round do as well.
 func TestDeathInARound(t *testing.T) {
 	j := newJob(t, 3, 1)
