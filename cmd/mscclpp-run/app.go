@@ -59,7 +59,7 @@ func (a *app) env() *verb.Env {
 		Asked: func() verb.Asked {
 			o := &a.opts
 			return verb.Asked{
-				Ranks:    o.hosts != "" || o.hostfile != "" || o.np != 0 || o.perNode != "" || o.nnodes != 0,
+				Ranks:    o.listsHosts() || o.np != 0 || o.perNode != "" || o.nnodes != 0,
 				Settings: a.settings, ConfigFile: o.configFile,
 			}
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"strconv"
@@ -16,7 +17,7 @@ import (
 func (a *app) emit(program string, args []string) error {
 	o, e := &a.opts, &a.opts.emit
 	switch {
-	case o.hostfile != "" || o.hosts != "":
+	case o.listsHosts():
 		return verb.Usage("--emit %s: the engine chooses the hosts: expected --nnodes and no list of them", e.kind)
 	case o.nodeRank >= 0 || o.masterAddr != "" || o.rendezvous != "":
 		return verb.Usage("--emit %s: the engine says which host is which: expected no --node-rank, --master-addr or --rendezvous", e.kind)
@@ -25,7 +26,7 @@ func (a *app) emit(program string, args []string) error {
 		return &verb.Error{Code: 2, Err: err}
 	}
 	j := manifest.Job{
-		Kind: e.kind, Name: e.name, Image: e.image, Hosts: max(1, o.nnodes), Ranks: o.perNode, Run: o.agent,
+		Kind: e.kind, Name: e.name, Image: e.image, Hosts: max(1, o.nnodes), Ranks: o.perNode, Run: cmp.Or(o.agent, "mscclpp-run"),
 		Args: append([]string{program}, args[1:]...), Secret: e.secret, GPUs: e.gpus, MasterPort: o.masterPort,
 	}
 	if j.Ranks == "" {
@@ -36,9 +37,6 @@ func (a *app) emit(program string, args []string) error {
 	if self, err := os.Executable(); err == nil && program == self && len(args) > 1 {
 		j.Args, j.Verb = args[1:], true // of mscclpp-run there
 	}
-	if j.Run == "" {
-		j.Run = "mscclpp-run"
-	}
 	if j.Name == "" {
 		j.Name = jobNameOf(programOf(j.Args))
 	}
@@ -48,38 +46,50 @@ func (a *app) emit(program string, args []string) error {
 			j.Secret = "mscclpp-secret"
 		}
 	}
+	j.Flags = o.manifestFlags(a.settings)
+	var err error
+	if j.Env, err = o.manifestEnv(); err != nil {
+		return err
+	}
+	if err = manifest.Write(a.stdout, j); errors.Is(err, framework.ErrInvalid) {
+		return &verb.Error{Code: 2, Err: err}
+	}
+	return err
+}
+
+// manifestFlags are those of this command that the hosts of the job need as well.
+func (o *options) manifestFlags(settings []config.Setting) (flags []string) {
 	if o.configFile != "" {
-		j.Flags = append(j.Flags, "--config", o.configFile)
+		flags = append(flags, "--config", o.configFile)
 	}
 	for _, x := range []struct {
 		flag string
 		on   bool
 	}{{"--tee", o.tee}, {"--report-bindings", o.showBinding}, {"--no-stdin", o.noStdin}, {"--quiet", o.quiet}} {
 		if x.on {
-			j.Flags = append(j.Flags, x.flag)
+			flags = append(flags, x.flag)
 		}
 	}
 	if o.dir != "" {
-		j.Flags = append(j.Flags, "--chdir", o.dir)
+		flags = append(flags, "--chdir", o.dir)
 	}
-	for _, s := range a.settings {
-		j.Flags = append(j.Flags, "--set", s.Key+"="+s.Value)
+	for _, s := range settings {
+		flags = append(flags, "--set", s.Key+"="+s.Value)
 	}
+	return flags
+}
+
+// manifestEnv has the variables of -x, with values: those of the hosts are others.
+func (o *options) manifestEnv() (env []string, err error) {
 	for _, x := range o.export {
 		if !strings.Contains(x, "=") {
 			value, ok := os.LookupEnv(x)
 			if !ok {
-				return verb.Usage("-x %s: not set here: expected %s=VALUE", x, x)
+				return nil, verb.Usage("-x %s: not set here: expected %s=VALUE", x, x)
 			}
 			x += "=" + value
 		}
-		j.Env = append(j.Env, x)
+		env = append(env, x)
 	}
-	switch err := manifest.Write(a.stdout, j); {
-	case errors.Is(err, framework.ErrInvalid):
-		return &verb.Error{Code: 2, Err: err}
-	case err != nil:
-		return err
-	}
-	return nil
+	return env, nil
 }

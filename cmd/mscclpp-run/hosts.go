@@ -32,7 +32,7 @@ func (a *app) launchHosts(program string, args []string, cfg *config.Effective) 
 		return err
 	}
 	if a.opts.dryRun {
-		return a.printHosts(job)
+		return printHosts(a.stdout, job)
 	}
 	signals := forJob()
 	defer signal.Stop(signals) // the last messages may wait for a reader
@@ -76,7 +76,7 @@ func (a *app) hostsJob(program string, args []string, cfg *config.Effective) (*r
 			Place: launch.Place{MasterPort: o.masterPort},
 			At:    o.masterAddr, Interface: cfg.Bootstrap.Interface, Family: cfg.Bootstrap.Family,
 			Bind:   cfg.Launch.Bind,
-			Output: launch.Output{Tag: cfg.Launch.TagOutput, Timestamp: cfg.Launch.Timestamp, Dir: cfg.Launch.OutputDir, Tee: o.tee},
+			Output: o.output(cfg),
 			Linger: time.Duration(cfg.Launch.Linger), Grace: time.Duration(cfg.Launch.Grace),
 			Bindings: o.showBinding,
 		},
@@ -163,7 +163,7 @@ func mayRead(f *os.File) bool {
 	return err == nil && front == unix.Getpgrp()
 }
 
-func (a *app) printHosts(j *remote.Job) error {
+func printHosts(w io.Writer, j *remote.Job) error {
 	counts, err := remote.Spread(j.Hosts, j.Total, j.Each)
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (a *app) printHosts(j *remote.Job) error {
 		for i, w := range j.Spec.Args {
 			words[i] = quote(w)
 		}
-		if _, err := fmt.Fprintf(a.stdout, "%s %s %s %s: ranks: %s: %s\n", strings.Join(j.SSH, " "), h.Name, j.Agent, remote.AgentFlag, ranks, strings.Join(words, " ")); err != nil {
+		if _, err := fmt.Fprintf(w, "%s %s %s %s: ranks: %s: %s\n", strings.Join(j.SSH, " "), h.Name, j.Agent, remote.AgentFlag, ranks, strings.Join(words, " ")); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
+	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/internal/suggest"
 	"github.com/mscclpp-go/mscclpp/internal/supervise"
 	"github.com/mscclpp-go/mscclpp/launch"
@@ -43,29 +44,16 @@ func (a *app) launch(program string, args []string) error {
 	if a.opts.tee && cfg.Launch.OutputDir == "" && a.engine.Role != launch.RoleRank { // which is warned
 		return verb.Usage("--tee is for output that goes to files: expected --output-dir as well")
 	}
-	if a.opts.hostfile != "" || a.opts.hosts != "" {
+	if a.opts.listsHosts() {
 		if err := a.restarts(nil); err != nil {
 			return err
 		}
-	}
-	if a.opts.hostfile != "" || a.opts.hosts != "" {
 		return a.launchHosts(program, args, cfg)
 	}
-	env, err := a.environ()
-	if err != nil {
+	job := a.opts.job(cfg)
+	job.Supervisor, job.Guard = supervisor, guard
+	if err := a.command(&job, program, args); err != nil {
 		return err
-	}
-	if a.opts.dir != "" {
-		if err := enterable(a.opts.dir); err != nil {
-			return &verb.Error{Code: launch.StartCode(err), Err: fmt.Errorf("--chdir %s: %w", a.opts.dir, err)}
-		}
-	}
-	path, args, err := launch.Command(program, args, a.opts.dir, env)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) && !strings.Contains(program, "/") && findVerb(program) == nil {
-			err = fmt.Errorf("%w; nor is it a verb%s: %s", err, suggest.Hint(suggest.Name(program, strings.Split(verbNames(), ", "))), verbNames())
-		}
-		return &verb.Error{Code: launch.StartCode(err), Err: err}
 	}
 	place, err := a.place()
 	if err != nil {
@@ -75,36 +63,60 @@ func (a *app) launch(program string, args []string) error {
 		return err
 	}
 	if a.engine.Role == launch.RoleRank && place == nil {
-		return a.become(path, args, env)
+		return a.become(job.Path, job.Args, job.Env)
 	}
-	masks, err := launch.Bind(cfg.Launch.Bind, place.Local)
-	if err != nil {
+	job.Place = *place
+	if job.Masks, err = launch.Bind(cfg.Launch.Bind, place.Local); err != nil {
 		return err
 	}
-	job := launch.Job{
-		Path: path, Args: args, Dir: a.opts.dir, Env: env,
-		Place:  *place,
-		Stdout: os.Stdout, Stderr: os.Stderr, Report: os.Stderr,
-		Output: launch.Output{
-			Tag: cfg.Launch.TagOutput, Timestamp: cfg.Launch.Timestamp,
-			Dir: cfg.Launch.OutputDir, Tee: a.opts.tee,
-		},
-		Masks:      masks,
-		Linger:     time.Duration(cfg.Launch.Linger),
-		Grace:      time.Duration(cfg.Launch.Grace),
-		Supervisor: supervisor, Guard: guard,
-		OwnOrphans: true,
-	}
-	if !a.opts.noStdin {
-		job.Stdin = os.Stdin
-	}
-	if a.opts.quiet {
-		job.Report = nil
-	}
 	if a.opts.showBinding {
-		a.printBindings(&job)
+		printBindings(a.stderr, &job)
 	}
 	return a.perform(job, cfg)
+}
+
+// command finds the program of a job, and the variables that its ranks get.
+func (a *app) command(job *launch.Job, program string, args []string) (err error) {
+	if job.Env, err = a.environ(); err != nil {
+		return err
+	}
+	if job.Dir != "" {
+		if err := enterable(job.Dir); err != nil {
+			return &verb.Error{Code: launch.StartCode(err), Err: fmt.Errorf("--chdir %s: %w", job.Dir, err)}
+		}
+	}
+	job.Path, job.Args, err = launch.Command(program, args, job.Dir, job.Env)
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, fs.ErrNotExist) && !strings.Contains(program, "/") && findVerb(program) == nil {
+		err = fmt.Errorf("%w; nor is it a verb%s: %s", err, suggest.Hint(suggest.Name(program, strings.Split(verbNames(), ", "))), verbNames())
+	}
+	return &verb.Error{Code: launch.StartCode(err), Err: err}
+}
+
+// job is what flags and configuration say of a job on this host.
+func (o *options) job(cfg *config.Effective) launch.Job {
+	job := launch.Job{
+		Dir:    o.dir,
+		Stdout: os.Stdout, Stderr: os.Stderr, Report: os.Stderr,
+		Output:     o.output(cfg),
+		Linger:     time.Duration(cfg.Launch.Linger),
+		Grace:      time.Duration(cfg.Launch.Grace),
+		OwnOrphans: true,
+	}
+	if !o.noStdin {
+		job.Stdin = os.Stdin
+	}
+	if o.quiet {
+		job.Report = nil
+	}
+	return job
+}
+
+// output is where the output of ranks goes.
+func (o *options) output(cfg *config.Effective) launch.Output {
+	return launch.Output{Tag: cfg.Launch.TagOutput, Timestamp: cfg.Launch.Timestamp, Dir: cfg.Launch.OutputDir, Tee: o.tee}
 }
 
 // reports is where lines of the launcher go.
@@ -132,16 +144,16 @@ func enterable(dir string) error {
 
 // startsRanks reports whether this process is certain to start ranks of its own.
 func (a *app) startsRanks() bool {
-	return a.opts.hostfile == "" && a.opts.hosts == "" && !a.opts.dryRun && a.engine.Role != launch.RoleRank
+	return !a.opts.listsHosts() && !a.opts.dryRun && a.engine.Role != launch.RoleRank
 }
 
-func (a *app) printBindings(j *launch.Job) {
+func printBindings(w io.Writer, j *launch.Job) {
 	for i := range j.Place.Local {
 		where := "not bound"
 		if j.Masks != nil {
 			where = "processors " + j.Masks[i].String()
 		}
-		fmt.Fprintf(a.stderr, "mscclpp-run: rank %d: %s\n", j.Place.First+i, where)
+		fmt.Fprintf(w, "mscclpp-run: rank %d: %s\n", j.Place.First+i, where)
 	}
 }
 

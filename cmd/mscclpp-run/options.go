@@ -42,6 +42,9 @@ type options struct {
 	emit        emitOptions
 }
 
+// listsHosts reports whether the job is one over ssh, on a list of hosts.
+func (o *options) listsHosts() bool { return o.hostfile != "" || o.hosts != "" }
+
 // named are the flags that set a key of the configuration.
 var named = []struct{ flag, key, help string }{
 	{"transports", "transports", "transports to use, in order of preference: shm,tcp"},

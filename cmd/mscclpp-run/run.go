@@ -6,7 +6,6 @@ import (
 	"os"
 	"text/tabwriter"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/inspect"
@@ -21,14 +20,7 @@ func (a *app) run(args []string) error {
 	f.Usage = func() {}
 	a.flags = f
 	if err := f.Parse(doubleDash(f, args)); err != nil {
-		if errors.Is(err, pflag.ErrHelp) {
-			return a.help(f)
-		}
-		var unknown *pflag.NotExistError
-		if errors.As(err, &unknown) && unknown.GetSpecifiedName() == "device" { // a flag of bench and check, a setting for programs
-			err = fmt.Errorf("%w: expected --set device=VALUE", err)
-		}
-		return verb.Usage("%v", verb.Mistaken(err))
+		return a.misread(err)
 	}
 	if err := meant(f); err != nil {
 		return err
@@ -48,32 +40,59 @@ func (a *app) run(args []string) error {
 	case rest[0] == "":
 		return verb.Usage("expected a program or a verb, and its name is empty")
 	}
-	var v *entry
-	var words int
 	module, _ := f.GetBool("module")
 	if f.ArgsLenAtDash() != 0 && !module { // "--" makes it a program whatever its name
-		v, words = findCommand(rest)
-	}
-	var command *cobra.Command
-	if v != nil {
-		var own []string
-		command = v.prepare(a)
-		own, rest = split(f, command.Flags(), rest[words:])
-		if err := again(f, v.name, own); err != nil {
-			return err
-		}
-		if a.opts.version {
-			return a.printVersion()
-		}
-		if f.Changed("module") {
-			return verb.Usage("%s --module: expected the flag before the name of a module of Python", v.name)
+		if v, words := findCommand(rest); v != nil {
+			return a.runVerb(v, rest[words:])
 		}
 	}
-	var err error
-	if a.settings, err = a.opts.settings(f); err != nil {
+	if err := a.prepare(); err != nil {
 		return err
 	}
-	if preload, _ := f.GetBool("nccl"); preload {
+	if module {
+		python := launch.Python(os.Environ())
+		rest = append([]string{python, "-u", "-m"}, rest...)
+	}
+	return a.launch(rest[0], rest)
+}
+
+// misread is for flags that cannot be parsed.
+func (a *app) misread(err error) error {
+	if errors.Is(err, pflag.ErrHelp) {
+		return a.help(a.flags)
+	}
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && unknown.GetSpecifiedName() == "device" { // a flag of bench and check, a setting for programs
+		err = fmt.Errorf("%w: expected --set device=VALUE", err)
+	}
+	return verb.Usage("%v", verb.Mistaken(err))
+}
+
+// runVerb runs a verb with what stands behind its name, where flags of the launcher may be too.
+func (a *app) runVerb(v *entry, args []string) error {
+	command := v.prepare(a)
+	own, args := split(a.flags, command.Flags(), args)
+	if err := again(a.flags, v.name, own); err != nil {
+		return err
+	}
+	if a.opts.version {
+		return a.printVersion()
+	}
+	if a.flags.Changed("module") {
+		return verb.Usage("%s --module: expected the flag before the name of a module of Python", v.name)
+	}
+	if err := a.prepare(); err != nil {
+		return err
+	}
+	return a.verb(v, command, args)
+}
+
+// prepare reads the settings among the flags, and finds out which engine started this process.
+func (a *app) prepare() (err error) {
+	if a.settings, err = a.opts.settings(a.flags); err != nil {
+		return err
+	}
+	if preload, _ := a.flags.GetBool("nccl"); preload {
 		preload, err := inspect.Preload()
 		if err != nil {
 			return err
@@ -81,18 +100,9 @@ func (a *app) run(args []string) error {
 		a.opts.export = append(a.opts.export, preload)
 	}
 	if !a.opts.standalone {
-		if a.engine, err = launch.Detect(os.Getenv); err != nil {
-			return err
-		}
+		a.engine, err = launch.Detect(os.Getenv)
 	}
-	if v != nil {
-		return a.verb(v, command, rest)
-	}
-	if module {
-		python := launch.Python(os.Environ())
-		rest = append([]string{python, "-u", "-m"}, rest...)
-	}
-	return a.launch(rest[0], rest)
+	return err
 }
 
 func (a *app) printVersion() error {

@@ -21,7 +21,7 @@ import (
 func (a *app) verb(v *entry, c *cobra.Command, args []string) error {
 	c.SetArgs(append([]string{}, args...)) // not nil, for which cobra takes all of this process's
 	if !v.ranks {
-		switch hosts := a.opts.hosts != "" || a.opts.hostfile != ""; {
+		switch hosts := a.opts.listsHosts(); {
 		case hosts && v.name != "simulate": // which has hosts of its own, and says so
 			return verb.Usage("%s: it looks at this host and starts no ranks: expected no list of hosts", v.name)
 		case a.opts.emit.kind != "":
@@ -68,7 +68,7 @@ func (a *app) unused(v *entry) error {
 
 // unusedHere refuses flags that would be ignored where ranks are started.
 func (a *app) unusedHere() error {
-	if a.opts.hostfile != "" || a.opts.hosts != "" {
+	if a.opts.listsHosts() {
 		return nil
 	}
 	names := []string{"ssh"}

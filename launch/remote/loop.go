@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 
@@ -12,97 +13,137 @@ import (
 	"github.com/mscclpp-go/mscclpp/launch"
 )
 
-// loop watches the job to its end. As in package launch, the deadline moves from linger
-// over grace to the bound for kills; the agents do the ending on their hosts.
+// loop watches the job to its end.
 func (r *run) loop(ctx context.Context) {
-	next := func() {}
-	deadline := time.NewTimer(time.Hour)
-	deadline.Stop()
-	defer deadline.Stop()
-	at := func(d time.Duration, f func()) {
-		next = f
-		deadline.Reset(d)
-	}
-	asked, gaveUp := false, false
-	var last func()
-	last = func() {
-		if gaveUp = r.unread || !r.out.Full(); !gaveUp {
-			at(killBound, last) // the output before the ends is not read yet
-		}
-	}
-	ask := func(s byte) {
-		if asked {
-			return
-		}
-		asked = true
-		r.signal(s)
-		// The agents kill after grace. One that does not say so has lost its connection.
-		at(r.Spec.Grace+killBound, last)
-	}
-	terminate := func() { ask(byte(syscall.SIGTERM)) }
+	e := newEnding(r)
+	defer e.stop()
 	done := ctx.Done()
-	patience := time.NewTimer(time.Hour)
-	patience.Stop()
-	defer patience.Stop()
-	waits := false // the patience with a reader runs out
-	for r.alive > 0 && !gaveUp {
-		events := r.events
-		if r.out.Full() && !r.unread {
-			events = nil // hosts wait, signals do not
-			if r.endRequested && !waits {
-				waits = true
-				patience.Reset(outputpump.ReaderBound)
-			}
-		}
+	for r.alive > 0 && !e.gaveUp {
 		select {
 		case <-r.out.Took():
-			waits, r.unread = false, false
-			patience.Stop()
-		case <-patience.C:
+			e.read()
+		case <-e.patience.C:
 			r.unread = true
-		case e := <-events:
-			l := r.links[e.host]
-			before := l.ended
-			failed, lost := r.handle(e)
-			l.left = l.left || !before && l.ended && !failed && !asked
-			switch {
-			case asked || r.alive == 0:
-			case lost:
-				terminate()
-			case failed:
-				at(r.Spec.Linger, terminate)
-			}
+		case x := <-e.events():
+			e.hear(x)
 		case s := <-r.Signals:
-			number, ok := signalOf(s)
-			if !ok {
-				continue
-			}
-			switch {
-			case outputpump.Ends(s):
-				r.endRequested = true
-				if asked { // the second one: the agents kill
-					r.signal(number)
-					at(killBound, last)
-				}
-				ask(number)
-			case s == syscall.SIGTSTP: // job control ends at the launcher: hosts go on
-				supervise.StopSelf()
-			default:
-				r.signal(number)
-			}
+			e.forward(s)
 		case <-done:
 			done, r.endRequested = nil, true
-			terminate()
-		case <-deadline.C:
-			next()
+			e.ask(byte(syscall.SIGTERM))
+		case <-e.deadline.C:
+			e.next()
 		}
 	}
 	if r.known() && !r.endRequested {
 		r.reportLeft()
 	}
-	if !gaveUp {
+	if e.gaveUp {
+		r.reportSilent()
+	}
+}
+
+// ending brings a job to its end. As in package launch, the deadline moves from linger over grace to the bound for
+// kills; the agents do the ending on their hosts.
+type ending struct {
+	*run
+	deadline *time.Timer
+	next     func()      // at the deadline
+	patience *time.Timer // with the reader of the output
+	waits    bool        // the patience runs out
+	asked    bool        // the agents were asked to end their ranks
+	gaveUp   bool
+}
+
+func newEnding(r *run) *ending {
+	e := &ending{run: r, next: func() {}, deadline: time.NewTimer(time.Hour), patience: time.NewTimer(time.Hour)}
+	e.stop()
+	return e
+}
+
+func (e *ending) stop() {
+	e.deadline.Stop()
+	e.patience.Stop()
+}
+
+// at sets the deadline, in place of the one before.
+func (e *ending) at(d time.Duration, next func()) {
+	e.next = next
+	e.deadline.Reset(d)
+}
+
+// ask has the agents end their ranks, the first time. They kill after grace: one that does not say so has lost its
+// connection.
+func (e *ending) ask(signal byte) {
+	if e.asked {
 		return
 	}
+	e.asked = true
+	e.signal(signal)
+	e.at(e.Spec.Grace+killBound, e.last)
+}
+
+// last gives up on hosts that say nothing, unless what they said is not read yet.
+func (e *ending) last() {
+	if e.gaveUp = e.unread || !e.out.Full(); !e.gaveUp {
+		e.at(killBound, e.last)
+	}
+}
+
+// events is where hosts are heard, which wait while nobody reads the output. Signals do not.
+func (e *ending) events() <-chan event {
+	if !e.out.Full() || e.unread {
+		return e.run.events
+	}
+	if e.endRequested && !e.waits {
+		e.waits = true
+		e.patience.Reset(outputpump.ReaderBound)
+	}
+	return nil
+}
+
+// read notes that the output was read.
+func (e *ending) read() {
+	e.waits, e.unread = false, false
+	e.patience.Stop()
+}
+
+// hear takes in what a host says.
+func (e *ending) hear(x event) {
+	l := e.links[x.host]
+	before := l.ended
+	failed, lost := e.handle(x)
+	l.left = l.left || !before && l.ended && !failed && !e.asked
+	switch {
+	case e.asked || e.alive == 0:
+	case lost:
+		e.ask(byte(syscall.SIGTERM))
+	case failed:
+		e.at(e.Spec.Linger, func() { e.ask(byte(syscall.SIGTERM)) })
+	}
+}
+
+// forward passes a signal of this process on.
+func (e *ending) forward(s os.Signal) {
+	number, ok := signalOf(s)
+	switch {
+	case !ok:
+	case outputpump.Ends(s):
+		e.endRequested = true
+		if e.asked { // the second one: the agents kill
+			e.signal(number)
+			e.at(killBound, e.last)
+		}
+		e.ask(number)
+	case s == syscall.SIGTSTP: // job control ends at the launcher: hosts go on
+		supervise.StopSelf()
+	default:
+		e.signal(number)
+	}
+}
+
+// reportSilent names the hosts that have not said that their ranks have ended.
+func (r *run) reportSilent() {
 	for _, l := range r.links {
 		if !l.ended {
 			fmt.Fprintf(r.Report, "mscclpp-run: host %s has not said within %v that its ranks have ended; they may still run\n", l.host.Name, r.Spec.Grace+killBound)
