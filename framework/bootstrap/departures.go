@@ -6,14 +6,15 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/notice"
 )
 
 // departures are how a rank leaves while the others go on, and how it learns that others have.
 type departures struct {
 	rank     int
 	failures *failure.Set
-	open     func() bool    // this rank has not left in another way
-	forward  func(n notice) // to others, of which each passes it on
+	open     func() bool           // this rank has not left in another way
+	forward  func(n notice.Notice) // to others, of which each passes it on
 }
 
 // Depart implements Leaver.
@@ -25,13 +26,13 @@ func (p *departures) Departed() (rank int, why error) { return p.failures.Job.De
 // depart implements member.
 func (p *departures) depart(group uint64, cause error) {
 	if p.open() {
-		p.tell(departure(group, p.rank, cause))
+		p.tell(notice.Departure(group, p.rank, cause))
 	}
 }
 
 // tell passes on that a rank has left, if it is news.
-func (p *departures) tell(n notice) {
-	if p.failures.Group(n.group).Depart(n.culprit, n.err()) {
+func (p *departures) tell(n notice.Notice) {
+	if p.failures.Group(n.Group).Depart(n.Culprit, n.Err()) {
 		p.forward(n)
 	}
 }

@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -59,17 +58,5 @@ func TestDepartures(t *testing.T) {
 			defer closeAll(ranks)
 			each(t, ranks, func(b *TCP) error { return check(b, group(b)) })
 		})
-	}
-}
-
-func TestDepartureOfAnother(t *testing.T) {
-	n := departure(3, 1, context.Canceled)
-	got, err := decodeNotice(n.encode(), 2)
-	if err != nil || got != n {
-		t.Errorf("%+v, %v: expected %+v", got, err, n)
-	}
-	n.culprit = 0 // no rank says so of another one
-	if _, err := decodeNotice(n.encode(), 2); !errors.Is(err, framework.ErrPeer) {
-		t.Error(err)
 	}
 }

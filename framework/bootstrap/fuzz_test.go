@@ -44,24 +44,6 @@ func FuzzUniqueID(f *testing.F) {
 	})
 }
 
-func FuzzNotice(f *testing.F) {
-	f.Add(notice{group: 7, origin: 1, culprit: 2, class: framework.ErrInvalid, text: "why"}.encode())
-	f.Add(notice{culprit: framework.NoPeer}.encode())
-	f.Add(notice{origin: 1 << 20, culprit: 3}.encode())
-	f.Add([]byte{2, 0, 0, 0})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		n, err := decodeNotice(b, 16)
-		if err != nil {
-			classed(t, err)
-			return
-		}
-		again, err := decodeNotice(n.encode(), 16)
-		if err != nil || again.err().Error() != n.err().Error() || framework.PeerOf(again.err()) != n.culprit {
-			t.Fatalf("%+v became %+v (%v)", n, again, err)
-		}
-	})
-}
-
 func FuzzTable(f *testing.F) {
 	e := entry{rank: 3, ip: netip.MustParseAddr("192.0.2.1").As16(), port: 80, host: [16]byte{1}, socket: [16]byte{2}}
 	f.Add(e.append(nil))

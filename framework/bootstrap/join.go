@@ -16,6 +16,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/fdpass"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/notice"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/rounds"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
@@ -180,91 +181,129 @@ func (s *startup) checkIn(ctx context.Context) error {
 // errBusy says that rank 0 is still that of an earlier job.
 var errBusy = errors.New("rank 0 is busy")
 
-func (s *startup) checkInOnce(ctx context.Context) (err error) {
+// checkInOnce finds rank 0, checks in, and goes on with the table of all ranks that it answers.
+func (s *startup) checkInOnce(ctx context.Context) error {
 	conn, err := s.t.caller.findRoot(ctx)
 	if err != nil {
 		return err
 	}
-	var done atomic.Bool
-	gaveUp := false
-	defer func() {
-		done.Store(true)
-		_ = conn.SetWriteDeadline(time.Now().Add(lastWords))
-		switch {
-		case err == nil:
-			_, _ = conn.Write(wire.Append(nil, wire.KindReady, 0, nil))
-		case errors.Is(err, errBusy):
-		case gaveUp:
-			_, _ = conn.Write(wire.Append(nil, wire.KindGaveUp, 0, nil))
-		default:
-			n := announcement(0, s.t.party.Rank, err)
-			_, _ = conn.Write(wire.Append(nil, wire.KindNotice, 0, n.encode()))
-		}
-		_ = conn.CloseWrite()
-		_ = conn.SetReadDeadline(time.Now().Add(lastWords))
-	}()
 	_ = conn.SetDeadline(time.Time{})
-	s.t.root = addrPort(conn.RemoteAddr()).Addr()
-	here := addrPort(conn.LocalAddr()).Addr()
-	if s.t.cfg.Interface != "" {
-		if here, err = onInterface(s.t.cfg.Interface, s.t.cfg.Family, here); err != nil {
-			return err
-		}
-	}
-	if s.t.listener == nil {
-		if s.t.listener, err = s.t.caller.listen(ctx, netip.AddrPortFrom(here, 0).String()); err != nil {
-			return err
-		}
-		s.t.self.ip, s.t.self.port = here.WithZone("").As16(), addrPort(s.t.listener.Addr()).Port()
-		s.t.work.Go(s.t.newAcceptor().accept)
+	c := &checkingIn{startup: s, conn: conn, tables: make(chan []entry, 1), busy: make(chan string, 1)}
+	err = c.perform(ctx)
+	c.end(err)
+	return err
+}
+
+// checkingIn is the connection of a rank to rank 0 while it waits for the table.
+type checkingIn struct {
+	*startup
+	conn   *net.TCPConn
+	tables chan []entry
+	busy   chan string // why this is not the rank 0 of this job
+	gaveUp bool        // no table came in time
+	done   atomic.Bool // the end of the connection means nothing any more
+}
+
+func (c *checkingIn) perform(ctx context.Context) error {
+	if err := c.listen(ctx); err != nil {
+		return err
 	}
 	// Rank 0 may have hung up already; its last words tell more than this error.
-	_, _ = conn.Write(wire.Append(nil, wire.KindCheckIn, 0, s.t.self.append(nil)))
-	tables, busy := make(chan []entry, 1), make(chan string, 1)
-	s.t.work.Go(func() {
-		defer conn.Close()
-		for heard := false; ; heard = true {
-			f, err := wire.Read(conn)
-			if !heard && dropped(err) {
-				// Rank 0 of this job answers a rank that checks in at once.
-				busy <- "it has ended without an answer"
-				return
-			}
-			if err == nil {
-				err = s.fromRoot(f, tables, busy)
-			}
-			if err != nil {
-				if !done.Load() && !errors.Is(err, errBusy) {
-					s.t.suspect(0, fmt.Sprintf("it died during start-up (%v)", err))
-				}
-				return
-			}
+	_, _ = c.conn.Write(wire.Append(nil, wire.KindCheckIn, 0, c.t.self.append(nil)))
+	c.t.work.Go(c.read)
+	if err := c.await(ctx); err != nil {
+		return err
+	}
+	return c.settleIn(ctx)
+}
+
+// listen accepts ranks at the address by which this one reaches rank 0, or on the interface of the configuration.
+func (c *checkingIn) listen(ctx context.Context) (err error) {
+	c.t.root = addrPort(c.conn.RemoteAddr()).Addr()
+	here := addrPort(c.conn.LocalAddr()).Addr()
+	if c.t.cfg.Interface != "" {
+		if here, err = onInterface(c.t.cfg.Interface, c.t.cfg.Family, here); err != nil {
+			return err
 		}
-	})
+	}
+	if c.t.listener != nil {
+		return nil
+	}
+	if c.t.listener, err = c.t.caller.listen(ctx, netip.AddrPortFrom(here, 0).String()); err != nil {
+		return err
+	}
+	c.t.self.ip, c.t.self.port = here.WithZone("").As16(), addrPort(c.t.listener.Addr()).Port()
+	c.t.work.Go(c.t.newAcceptor().accept)
+	return nil
+}
+
+// await waits for the table.
+func (c *checkingIn) await(ctx context.Context) error {
 	select {
-	case table := <-tables:
-		s.t.mu.Lock()
-		s.t.table = make([]entry, s.t.party.Size)
+	case table := <-c.tables:
+		c.t.mu.Lock()
+		defer c.t.mu.Unlock()
+		c.t.table = make([]entry, c.t.party.Size)
 		for _, e := range table {
-			s.t.table[e.rank] = e
+			c.t.table[e.rank] = e
 		}
-		s.t.mu.Unlock()
-	case text := <-busy:
+		return nil
+	case text := <-c.busy:
 		return fmt.Errorf("%w: %w: %s", framework.ErrPeer, errBusy, text)
-	case <-s.t.failures.Job.Done():
-		return s.t.failures.Job.Cause()
+	case <-c.t.failures.Job.Done():
+		return c.t.failures.Job.Cause()
 	case <-ctx.Done():
-		gaveUp = true
+		c.gaveUp = true
 		said := "rank 0 has not named the missing ranks"
-		if w := s.waiting.Load(); w != nil {
+		if w := c.waiting.Load(); w != nil {
 			said = *w
 		}
 		return fmt.Errorf("%w: %s: %w", framework.ErrPeer, said, context.Cause(ctx))
 	}
-	return s.settleIn(ctx)
 }
 
-func (s *startup) fromRoot(f wire.Frame, tables chan<- []entry, busy chan<- string) error {
+// end says to rank 0 how the start ended here, and bounds the wait for what it still says.
+func (c *checkingIn) end(err error) {
+	c.done.Store(true)
+	_ = c.conn.SetWriteDeadline(time.Now().Add(lastWords))
+	switch {
+	case err == nil:
+		_, _ = c.conn.Write(wire.Append(nil, wire.KindReady, 0, nil))
+	case errors.Is(err, errBusy):
+	case c.gaveUp:
+		_, _ = c.conn.Write(wire.Append(nil, wire.KindGaveUp, 0, nil))
+	default:
+		n := notice.Announcement(0, c.t.party.Rank, err)
+		_, _ = c.conn.Write(wire.Append(nil, wire.KindNotice, 0, n.Encode()))
+	}
+	_ = c.conn.CloseWrite()
+	_ = c.conn.SetReadDeadline(time.Now().Add(lastWords))
+}
+
+// read hears rank 0 to the end of the connection.
+func (c *checkingIn) read() {
+	defer c.conn.Close()
+	for heard := false; ; heard = true {
+		f, err := wire.Read(c.conn)
+		if !heard && dropped(err) {
+			// Rank 0 of this job answers a rank that checks in at once.
+			c.busy <- "it has ended without an answer"
+			return
+		}
+		if err == nil {
+			err = c.hear(f)
+		}
+		if err != nil {
+			if !c.done.Load() && !errors.Is(err, errBusy) {
+				c.t.suspect(0, fmt.Sprintf("it died during start-up (%v)", err))
+			}
+			return
+		}
+	}
+}
+
+// hear takes in one message of rank 0.
+func (c *checkingIn) hear(f wire.Frame) error {
 	switch f.Kind {
 	case wire.KindTable:
 		r := wire.Reader{B: f.Body}
@@ -272,32 +311,32 @@ func (s *startup) fromRoot(f wire.Frame, tables chan<- []entry, busy chan<- stri
 		if r.Err != nil {
 			return r.Err
 		}
-		table, err := decodeTable(r.B, s.t.party.Size)
+		table, err := decodeTable(r.B, c.t.party.Size)
 		if err != nil {
 			return err
 		}
 		select {
-		case <-s.t.instance.known:
+		case <-c.t.instance.known:
 			return fmt.Errorf("%w: a second table: expected one", framework.ErrPeer)
 		default:
 		}
-		s.t.instance.set([16]byte(instance))
-		tables <- table
+		c.t.instance.set([16]byte(instance))
+		c.tables <- table
 		return nil
 	case wire.KindBusy:
 		select {
-		case busy <- string(f.Body):
+		case c.busy <- string(f.Body):
 		default:
 		}
 		return errBusy // nothing more comes
 	case wire.KindWaiting:
 		text := string(f.Body)
-		s.waiting.Store(&text)
+		c.waiting.Store(&text)
 		return nil
 	case wire.KindNotice:
-		n, err := decodeNotice(f.Body, s.t.party.Size)
+		n, err := notice.Decode(f.Body, c.t.party.Size)
 		if err == nil {
-			s.t.pass(n)
+			c.t.pass(n)
 		}
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/inbox"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/notice"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
@@ -120,8 +121,8 @@ func (l *Local) Err() error { return l.failures.Job.Cause() }
 func (l *Local) Announce(cause error) { l.announce(0, cause) }
 
 func (l *Local) announce(group uint64, cause error) {
-	n := announcement(group, l.rank, cause)
-	if l.left.Load() || !l.failures.Fail(group, n.own(cause)) {
+	n := notice.Announcement(group, l.rank, cause)
+	if l.left.Load() || !l.failures.Fail(group, n.Own(cause)) {
 		return
 	}
 	l.notifyAll(n)
@@ -129,18 +130,18 @@ func (l *Local) announce(group uint64, cause error) {
 
 func (l *Local) group(key uint64) *failure.State { return l.failures.Group(key) }
 
-func (l *Local) notifyAll(n notice) {
+func (l *Local) notifyAll(n notice.Notice) {
 	for _, other := range l.all {
 		if other != l && !other.left.Load() {
-			other.failures.Fail(n.group, n.err())
+			other.failures.Fail(n.Group, n.Err())
 		}
 	}
 }
 
-func (l *Local) forward(n notice) {
+func (l *Local) forward(n notice.Notice) {
 	for _, other := range l.all {
 		if !other.left.Load() {
-			other.failures.Group(n.group).Depart(n.culprit, n.err())
+			other.failures.Group(n.Group).Depart(n.Culprit, n.Err())
 		}
 	}
 }
@@ -163,7 +164,7 @@ func (l *Local) Kill() {
 	if l.left.Swap(true) {
 		return
 	}
-	l.notifyAll(notice{origin: l.rank, culprit: l.rank, text: "killed"})
+	l.notifyAll(notice.Notice{Origin: l.rank, Culprit: l.rank, Text: "killed"})
 	l.inbox.Close(failure.ErrClosed)
 }
 

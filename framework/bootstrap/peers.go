@@ -13,6 +13,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/inbox"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/links"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/notice"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/rounds"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
@@ -64,7 +65,7 @@ func (t *TCP) adopt(rank int, conn *net.TCPConn) error {
 		_, _ = l.Push(goodbye(p.sent), true, t.work.Go)
 	}
 	if n := t.verdict.Load(); n != nil {
-		_, _ = l.Push(wire.Append(nil, wire.KindNotice, 0, n.encode()), true, t.work.Go)
+		_, _ = l.Push(wire.Append(nil, wire.KindNotice, 0, n.Encode()), true, t.work.Go)
 	}
 	return nil
 }
@@ -117,7 +118,7 @@ func (t *TCP) handle(l *links.Link, f wire.Frame) error {
 		t.mu.Unlock()
 		t.settle(l.Peer, false)
 	case wire.KindNotice:
-		n, err := decodeNotice(f.Body, t.party.Size)
+		n, err := notice.Decode(f.Body, t.party.Size)
 		if err != nil {
 			return err
 		}
@@ -154,7 +155,7 @@ func (t *TCP) settle(rank int, anyway bool) {
 		err = why
 	}
 	if n := t.verdict.Load(); n != nil {
-		err = n.err() // it leaves because of that; the news is on its way through this rank
+		err = n.Err() // it leaves because of that; the news is on its way through this rank
 	}
 	t.inbox.Depart(rank, err)
 }
@@ -172,7 +173,7 @@ func (t *TCP) ended(l *links.Link, err error) {
 	var v *violation
 	switch {
 	case errors.As(err, &v):
-		t.pass(notice{origin: t.party.Rank, culprit: l.Peer, text: fmt.Sprintf("it sent nonsense: %v", err)})
+		t.pass(notice.Notice{Origin: t.party.Rank, Culprit: l.Peer, Text: fmt.Sprintf("it sent nonsense: %v", err)})
 	case !leaving:
 		t.suspect(l.Peer, fmt.Sprintf("it died: its connection ended without a goodbye (%v)", err))
 	case last:
@@ -196,7 +197,7 @@ func (t *TCP) suspect(rank int, why string) {
 		idle := t.left || t.closing || p.goodbye
 		t.mu.Unlock()
 		if !idle {
-			t.pass(notice{origin: t.party.Rank, culprit: rank, text: why})
+			t.pass(notice.Notice{Origin: t.party.Rank, Culprit: rank, Text: why})
 		}
 	})
 }
@@ -220,41 +221,41 @@ func (t *TCP) after(d time.Duration, f func()) {
 }
 
 // pass takes note of an end and, if it is news, tells the neighbors.
-func (t *TCP) pass(n notice) {
-	if n.departs {
+func (t *TCP) pass(n notice.Notice) {
+	if n.Departs {
 		t.tell(n)
 		return
 	}
-	if t.spread(n, n.err(), lastWords) {
-		t.cfg.Log.Warn("bootstrap: a rank has failed", "culprit", n.culprit, "cause", n.text, "reported_by", n.origin)
+	if t.spread(n, n.Err(), lastWords) {
+		t.cfg.Log.Warn("bootstrap: a rank has failed", "culprit", n.Culprit, "cause", n.Text, "reported_by", n.Origin)
 	}
 }
 
 // spread tells the neighbors, and only then lets this rank see the end, within a
 // bound: the process may exit as soon as it does, and if the news did not get out
 // before, the next rank would blame this one.
-func (t *TCP) spread(n notice, own error, bound time.Duration) bool {
+func (t *TCP) spread(n notice.Notice, own error, bound time.Duration) bool {
 	t.keep(n) // before a goodbye that follows on another link is read
 	t.mu.Lock()
-	known := t.ends[n.group] || t.failures.Group(n.group).Cause() != nil
-	t.ends[n.group] = true
+	known := t.ends[n.Group] || t.failures.Group(n.Group).Cause() != nil
+	t.ends[n.Group] = true
 	t.mu.Unlock()
 	if known {
 		return false
 	}
 	flushAll(t.flood(n), bound)
-	return t.failures.Fail(n.group, own)
+	return t.failures.Fail(n.Group, own)
 }
 
 // keep remembers how the job ended, for ranks that connect afterwards.
-func (t *TCP) keep(n notice) {
-	if n.group == 0 {
+func (t *TCP) keep(n notice.Notice) {
+	if n.Group == 0 {
 		t.verdict.CompareAndSwap(nil, &n)
 	}
 }
 
-func (t *TCP) flood(n notice) []*links.Link {
-	b := wire.Append(nil, wire.KindNotice, 0, n.encode())
+func (t *TCP) flood(n notice.Notice) []*links.Link {
+	b := wire.Append(nil, wire.KindNotice, 0, n.Encode())
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := make([]*links.Link, 0, len(t.links))
@@ -270,9 +271,9 @@ func (t *TCP) flood(n notice) []*links.Link {
 func (t *TCP) Announce(cause error) { t.announce(0, cause) }
 
 func (t *TCP) announce(group uint64, cause error) {
-	n := announcement(group, t.party.Rank, cause)
+	n := notice.Announcement(group, t.party.Rank, cause)
 	if !t.isClosing() {
-		t.spread(n, n.own(cause), flushTimeout)
+		t.spread(n, n.Own(cause), flushTimeout)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/notice"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
@@ -63,11 +64,11 @@ func (h *rendezvous) turnAway(v visit, informed bool) {
 		hangUp(v.conn)
 		return
 	}
-	n := notice{origin: 0, culprit: v.rank, class: framework.ErrInvalid, text: fmt.Sprintf("rank %d checked in after all ranks were there: expected one process for each rank, which joins its job once", v.rank)}
+	n := notice.Notice{Origin: 0, Culprit: v.rank, Class: framework.ErrInvalid, Text: fmt.Sprintf("rank %d checked in after all ranks were there: expected one process for each rank, which joins its job once", v.rank)}
 	if ended := h.t.verdict.Load(); ended != nil {
 		n = *ended
 	}
-	_, _ = v.conn.Write(wire.Append(nil, wire.KindNotice, 0, n.encode()))
+	_, _ = v.conn.Write(wire.Append(nil, wire.KindNotice, 0, n.Encode()))
 	hangUp(v.conn)
 }
 
@@ -184,13 +185,13 @@ func (h *rendezvous) run(ctx context.Context) {
 	h.disconnectAll()
 }
 
-func (h *rendezvous) fail(n notice) { h.t.pass(n) }
+func (h *rendezvous) fail(n notice.Notice) { h.t.pass(n) }
 
 // disconnectAll ends all connections of the rendezvous, with the reason if there is one.
 func (h *rendezvous) disconnectAll() {
 	if n := h.t.verdict.Load(); n != nil {
 		for _, g := range h.arrivals { // also those that have not said which rank they are
-			h.write(g, wire.KindNotice, n.encode())
+			h.write(g, wire.KindNotice, n.Encode())
 		}
 	}
 	for _, g := range h.arrivals {
@@ -205,9 +206,9 @@ func (h *rendezvous) enter(v visit) {
 	}
 	if v.conn == nil {
 		if v.proved && v.rank < h.t.party.Size {
-			h.fail(notice{culprit: v.rank, class: framework.ErrInvalid, text: v.err.Error()})
+			h.fail(notice.Notice{Culprit: v.rank, Class: framework.ErrInvalid, Text: v.err.Error()})
 		} else if v.proved {
-			h.fail(notice{culprit: framework.NoPeer, class: framework.ErrInvalid, text: v.err.Error()})
+			h.fail(notice.Notice{Culprit: framework.NoPeer, Class: framework.ErrInvalid, Text: v.err.Error()})
 		} else {
 			h.refuse(v)
 		}
@@ -221,9 +222,9 @@ func (h *rendezvous) enter(v visit) {
 		if h.replaces(v) {
 			return
 		}
-		n := notice{culprit: v.rank, class: framework.ErrInvalid, text: fmt.Sprintf("rank %d checked in twice: two processes were started with the same rank", v.rank)}
+		n := notice.Notice{Culprit: v.rank, Class: framework.ErrInvalid, Text: fmt.Sprintf("rank %d checked in twice: two processes were started with the same rank", v.rank)}
 		h.fail(n)
-		h.write(&arrival{conn: v.conn}, wire.KindNotice, n.encode())
+		h.write(&arrival{conn: v.conn}, wire.KindNotice, n.Encode())
 		h.t.work.Go(func() { hangUp(v.conn) })
 		return
 	}
@@ -303,7 +304,7 @@ func (h *rendezvous) loseArrival(e arrivalEvent) {
 	case len(h.missing()) == 0:
 		h.t.suspect(e.rank, diedAtStart(e.err))
 	case e.late:
-		h.fail(notice{culprit: e.rank, text: diedAtStart(e.err)})
+		h.fail(notice.Notice{Culprit: e.rank, Text: diedAtStart(e.err)})
 	case len(h.t.cfg.ID.Addresses()) == 0:
 		h.t.cfg.Log.Warn("bootstrap: a rank ended during start-up: another process may take its place while others are missing", "rank", e.rank, "error", e.err)
 	default:
@@ -348,15 +349,15 @@ func (h *rendezvous) handle(e arrivalEvent, ready *int) {
 		e.gaveUp = true
 		h.fail(h.absence(h.missing(), fmt.Errorf("rank %d does not wait any longer", e.rank)))
 	case e.frame.Kind == wire.KindNotice:
-		var n notice
-		if n, err = decodeNotice(e.frame.Body, h.t.party.Size); err == nil {
+		var n notice.Notice
+		if n, err = notice.Decode(e.frame.Body, h.t.party.Size); err == nil {
 			h.fail(n)
 		}
 	default:
 		err = fmt.Errorf("%w: message of type %d: expected none here", framework.ErrPeer, e.frame.Kind)
 	}
 	if err != nil {
-		h.fail(notice{culprit: e.rank, text: err.Error()})
+		h.fail(notice.Notice{Culprit: e.rank, Text: err.Error()})
 	}
 }
 
@@ -364,7 +365,7 @@ func (h *rendezvous) handle(e arrivalEvent, ready *int) {
 func (h *rendezvous) welcome(g *arrival) {
 	g.present = true
 	if g.entry.host != h.t.self.host && !h.t.party.HasSecret && !h.t.cfg.Insecure {
-		h.fail(notice{culprit: g.rank, class: framework.ErrInvalid, text: handshake.NoSecret(g.rank, 0)})
+		h.fail(notice.Notice{Culprit: g.rank, Class: framework.ErrInvalid, Text: handshake.NoSecret(g.rank, 0)})
 		return
 	}
 	if missing := h.missing(); len(missing) > 0 {
@@ -421,14 +422,14 @@ func (h *rendezvous) missing() []int {
 }
 
 // absence says which ranks did not come, and what is known about why.
-func (h *rendezvous) absence(missing []int, cause error) notice {
-	n := notice{culprit: framework.NoPeer, text: fmt.Sprintf("%s (%v)", missingText(missing), cause)}
+func (h *rendezvous) absence(missing []int, cause error) notice.Notice {
+	n := notice.Notice{Culprit: framework.NoPeer, Text: fmt.Sprintf("%s (%v)", missingText(missing), cause)}
 	if len(missing) == 1 {
-		n.culprit = missing[0]
+		n.Culprit = missing[0]
 	}
 	for _, r := range missing {
 		if g := h.arrivals[r]; g != nil && !g.gaveUp && g.lost() != nil { // it was here: more is known about it than about the others
-			return notice{culprit: r, text: fmt.Sprintf("%s, and no other process of rank %d took its place: %s", diedAtStart(g.lost()), r, n.text)}
+			return notice.Notice{Culprit: r, Text: fmt.Sprintf("%s, and no other process of rank %d took its place: %s", diedAtStart(g.lost()), r, n.Text)}
 		}
 	}
 	claims := make([]int, 0, len(h.refused))
@@ -437,10 +438,10 @@ func (h *rendezvous) absence(missing []int, cause error) notice {
 	}
 	slices.Sort(claims)
 	for _, r := range claims[:min(len(claims), 3)] {
-		n.text += h.refused[r].said(r)
+		n.Text += h.refused[r].said(r)
 	}
 	if len(claims) == 0 {
-		n.text += ": see whether its process was started there and reaches rank 0"
+		n.Text += ": see whether its process was started there and reaches rank 0"
 	}
 	return n
 }

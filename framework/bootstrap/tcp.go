@@ -15,6 +15,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/handshake"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/inbox"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/links"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/notice"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
 )
 
@@ -36,8 +37,8 @@ type TCP struct {
 
 	listener   *net.TCPListener
 	self       entry
-	root       netip.Addr             // where rank 0 was reached
-	verdict    atomic.Pointer[notice] // how the job ended
+	root       netip.Addr                    // where rank 0 was reached
+	verdict    atomic.Pointer[notice.Notice] // how the job ended
 	instance   *instance
 	rendezvous *rendezvous
 
@@ -108,8 +109,8 @@ func Join(ctx context.Context, cfg Config) (*TCP, error) {
 	t.party.Ended = func() bool { return t.isClosing() || t.verdict.Load() != nil }
 	t.party.Instance = func() ([16]byte, error) { return t.instance.wait(t.life) }
 	t.caller = caller{&t.party, &t.cfg}
-	t.departures = departures{rank: cfg.Rank, failures: failure.NewSet(), open: func() bool { return !t.isClosing() }, forward: func(n notice) {
-		if all := t.flood(n); n.culprit == cfg.Rank {
+	t.departures = departures{rank: cfg.Rank, failures: failure.NewSet(), open: func() bool { return !t.isClosing() }, forward: func(n notice.Notice) {
+		if all := t.flood(n); n.Culprit == cfg.Rank {
 			flushAll(all, flushTimeout)
 		}
 	}}
