@@ -195,8 +195,8 @@ func (p Proofs) path(s Stage, key string) string {
 	return filepath.Join(p.Dir, s.Name+"-"+key[:32])
 }
 
-// Proven reports when the same inputs passed, if they did, and their key.
-func (p Proofs) Proven(ctx context.Context, s Stage) (when time.Time, key string, err error) {
+// proven reports when the same inputs passed, if they did, and their key.
+func (p Proofs) proven(ctx context.Context, s Stage) (when time.Time, key string, err error) {
 	if s.Inputs == nil {
 		return time.Time{}, "", nil
 	}
@@ -209,8 +209,8 @@ func (p Proofs) Proven(ctx context.Context, s Stage) (when time.Time, key string
 	return time.Time{}, key, nil
 }
 
-// Keep notes that inputs have passed.
-func (p Proofs) Keep(s Stage, key string) error {
+// keep notes that inputs have passed.
+func (p Proofs) keep(s Stage, key string) error {
 	if p.Dir == "" || key == "" {
 		return nil
 	}

@@ -115,7 +115,7 @@ func (r *Runner) stage(ctx context.Context, s Stage, log string) (o outcome) {
 	defer func() { o.seconds = time.Since(begin).Seconds() }()
 	// A stage may install the tools that its key names, so an error here is one only afterwards, and for
 	// root: another user's stage passes without tools that it can do without, and proves nothing.
-	when, key, unknown := r.Proofs.Proven(ctx, s)
+	when, key, unknown := r.Proofs.proven(ctx, s)
 	if !when.IsZero() {
 		return outcome{skipped: true, proven: true, why: "proven " + when.Format("2006-01-02 15:04")}
 	}
@@ -134,12 +134,12 @@ func (r *Runner) stage(ctx context.Context, s Stage, log string) (o outcome) {
 	switch {
 	case err == nil:
 		// Sources that have changed meanwhile are not those that have passed.
-		_, after, err := r.Proofs.Proven(ctx, s)
+		_, after, err := r.Proofs.proven(ctx, s)
 		switch {
 		case err != nil && r.User == 0:
 			o.err = err
 		case err == nil && unknown == nil && after == key:
-			o.err = r.Proofs.Keep(s, after)
+			o.err = r.Proofs.keep(s, after)
 		}
 	case within.Err() != nil && ctx.Err() == nil:
 		o.err, o.log = fmt.Errorf("not done after %v", s.Bound), text

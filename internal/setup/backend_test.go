@@ -47,7 +47,7 @@ func TestConfiguredDevices(t *testing.T) {
 	for name, want := range map[string]string{"acme": "acme:1", "auto": "acme:1", "acme:0": "acme:0", "host": "host", "": "host"} {
 		cfg.Device = name
 		vars := map[string]string{"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
-		d, err := ChooseDevice(&cfg, "", environment(vars), logger)
+		d, err := chooseDevice(&cfg, "", environment(vars), logger)
 		if err != nil || d.String() != want {
 			t.Errorf("device %q: %v, %v: expected %s", name, d, err, want)
 		}
@@ -58,10 +58,10 @@ func TestConfiguredDevices(t *testing.T) {
 	if text := log.String(); !strings.Contains(text, "loaded into this process") || !strings.Contains(text, "libm.so") || !strings.Contains(text, "pinned=true") {
 		t.Errorf("log %q: expected that, and with which libraries, the back end was loaded", text)
 	}
-	if _, err := OpenDevice(framework.Device{Type: "acme"}, &cfg, "", logger); err == nil || !strings.Contains(err.Error(), "ACME_ERROR_TIRED") {
+	if _, err := openDevice(framework.Device{Type: "acme"}, &cfg, "", logger); err == nil || !strings.Contains(err.Error(), "ACME_ERROR_TIRED") {
 		t.Errorf("open: %v: expected the words of the back end", err)
 	}
-	if _, err := OpenDevice(framework.Device{Type: "acne"}, &cfg, "", logger); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), `did you mean "acme"`) {
+	if _, err := openDevice(framework.Device{Type: "acne"}, &cfg, "", logger); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), `did you mean "acme"`) {
 		t.Errorf("another type: %v: expected the nearest name", err)
 	}
 }
@@ -79,7 +79,7 @@ func TestBackendsThatAreRefused(t *testing.T) {
 		cfg.Devices[c.name] = config.DeviceBackend{Path: c.path, SHA256: c.sum}
 		for _, device := range []string{"auto", c.name} {
 			cfg.Device = device
-			_, err := ChooseDevice(&cfg, "", environment(nil), slog.New(slog.DiscardHandler))
+			_, err := chooseDevice(&cfg, "", environment(nil), slog.New(slog.DiscardHandler))
 			if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "devices."+c.name) {
 				t.Errorf("device %s of %+v: %v: expected ErrInvalid with %q", device, c, err, c.want)
 			}

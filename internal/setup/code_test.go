@@ -37,7 +37,7 @@ func TestMachineCodeIsChosenByConfiguration(t *testing.T) {
 		if c.configured != "" {
 			cfg.Plugins.Dirs = []string{c.configured}
 		}
-		d, err := OpenDevice(framework.Device{Type: "cuda"}, &cfg, c.builtIn, slog.New(slog.DiscardHandler))
+		d, err := openDevice(framework.Device{Type: "cuda"}, &cfg, c.builtIn, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -53,14 +53,14 @@ func kinds(cfg *config.Config, log *slog.Logger) []kind {
 		list = append(list, kind{
 			name: name,
 			count: func() (int, error) {
-				back, err := Backend(name, b, log)
+				back, err := backend(name, b, log)
 				if err != nil {
 					return 0, err
 				}
 				return back.Count()
 			},
 			open: func(index int, _ string) (device.Device, error) {
-				back, err := Backend(name, b, log)
+				back, err := backend(name, b, log)
 				if err != nil {
 					return nil, err
 				}
@@ -92,9 +92,9 @@ func kindOf(name string, cfg *config.Config, log *slog.Logger) (kind, error) {
 		framework.ErrInvalid, name, suggest.Hint(suggest.Name(name, names)), strings.Join(names, ", "), name)
 }
 
-// ChooseDevice settles which device is meant by the configuration or, if that is silent, by the program. auto takes the first
+// chooseDevice settles which device is meant by the configuration or, if that is silent, by the program. auto takes the first
 // kind of which there is one.
-func ChooseDevice(cfg *config.Config, wanted string, getenv func(string) string, log *slog.Logger) (framework.Device, error) {
+func chooseDevice(cfg *config.Config, wanted string, getenv func(string) string, log *slog.Logger) (framework.Device, error) {
 	name := cfg.Device
 	if name == "" {
 		name = wanted
@@ -184,9 +184,9 @@ func localRank(getenv func(string) string) (int, error) {
 // few processors, filling all of it would take most of the start.
 const prefault = 1 << 20
 
-// OpenDevice opens the device, as the configuration would have it. builtIn is the folder of
+// openDevice opens the device, as the configuration would have it. builtIn is the folder of
 // the plugins that come with the program.
-func OpenDevice(d framework.Device, cfg *config.Config, builtIn string, log *slog.Logger) (device.Device, error) {
+func openDevice(d framework.Device, cfg *config.Config, builtIn string, log *slog.Logger) (device.Device, error) {
 	k, err := kindOf(d.Type, cfg, log)
 	if err != nil {
 		return nil, err
@@ -258,8 +258,8 @@ var backends = struct {
 	of map[config.Pinned]*native.Backend
 }{of: map[config.Pinned]*native.Backend{}}
 
-// Backend loads the back end that the configuration names for a type of device, or finds it loaded.
-func Backend(name string, b config.DeviceBackend, log *slog.Logger) (*native.Backend, error) {
+// backend loads the back end that the configuration names for a type of device, or finds it loaded.
+func backend(name string, b config.DeviceBackend, log *slog.Logger) (*native.Backend, error) {
 	key := config.Pinned{File: b.Path, SHA256: strings.ToLower(b.SHA256)}
 	backends.Lock()
 	defer backends.Unlock()

@@ -30,7 +30,7 @@ func TestTheConfigurationOverridesTheProgram(t *testing.T) {
 	for _, c := range []struct{ configured, wanted, expected string }{
 		{"", "", "host"}, {"", "host", "host"}, {"host", "cuda:3", "host"}, {"cuda:1", "host", "cuda:1"}, {"", "cuda:2", "cuda:2"},
 	} {
-		d, err := ChooseDevice(&config.Config{Device: c.configured}, c.wanted, environment(nil), slog.New(slog.DiscardHandler))
+		d, err := chooseDevice(&config.Config{Device: c.configured}, c.wanted, environment(nil), slog.New(slog.DiscardHandler))
 		if err != nil || d.String() != c.expected {
 			t.Errorf("configured %q, wanted %q: %v, %v; expected %s", c.configured, c.wanted, d, err, c.expected)
 		}
@@ -39,11 +39,11 @@ func TestTheConfigurationOverridesTheProgram(t *testing.T) {
 
 func TestDeviceWithoutADriver(t *testing.T) {
 	t.Setenv(cuda.EnvLibrary, "/does/not/exist/libcuda.so.1")
-	if _, err := ChooseDevice(&config.Config{Device: ""}, "cuda", environment(nil), slog.New(slog.DiscardHandler)); !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "libcuda.so.1") {
+	if _, err := chooseDevice(&config.Config{Device: ""}, "cuda", environment(nil), slog.New(slog.DiscardHandler)); !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "libcuda.so.1") {
 		t.Errorf("%v: expected that the driver's library is unavailable", err)
 	}
 	var log bytes.Buffer
-	d, err := ChooseDevice(&config.Config{Device: "auto"}, "", environment(nil), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	d, err := chooseDevice(&config.Config{Device: "auto"}, "", environment(nil), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil || d != framework.Host {
 		t.Errorf("auto: %v, %v; expected the host", d, err)
 	}
@@ -60,7 +60,7 @@ func TestGPUThatDoesNotOpen(t *testing.T) {
 		if hosted {
 			cfg.GPUMemory = "host"
 		}
-		d, err := OpenDevice(framework.Device{Type: "cuda", Index: 7}, &cfg, "", slog.New(slog.DiscardHandler))
+		d, err := openDevice(framework.Device{Type: "cuda", Index: 7}, &cfg, "", slog.New(slog.DiscardHandler))
 		if !errors.Is(err, framework.ErrUnavailable) || d != nil {
 			t.Errorf("hosted %v: %v, %v: expected no device, and that it is unavailable", hosted, d, err)
 		}
@@ -109,7 +109,7 @@ func chosen(t *testing.T, n int) {
 			vars = map[string]string{"RANK": local, "WORLD_SIZE": "16", "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": "16"}
 		}
 		var log bytes.Buffer
-		d, err := ChooseDevice(&config.Config{Device: ""}, wanted, environment(vars), slog.New(slog.NewTextHandler(&log, nil)))
+		d, err := chooseDevice(&config.Config{Device: ""}, wanted, environment(vars), slog.New(slog.NewTextHandler(&log, nil)))
 		return d.String(), log.String(), err
 	}
 	if n == 0 {
@@ -134,7 +134,7 @@ func chosen(t *testing.T, n int) {
 	}
 	for size, want := range map[string]bool{"4": n > 1, "1": false} {
 		var log bytes.Buffer
-		d, err := ChooseDevice(&config.Config{Device: ""}, "cuda", environment(map[string]string{"RANK": "0", "WORLD_SIZE": size}), slog.New(slog.NewTextHandler(&log, nil)))
+		d, err := chooseDevice(&config.Config{Device: ""}, "cuda", environment(map[string]string{"RANK": "0", "WORLD_SIZE": size}), slog.New(slog.NewTextHandler(&log, nil)))
 		if known := strings.Contains(log.String(), "set LOCAL_RANK"); err != nil || d.String() != "cuda:0" || known != want {
 			t.Errorf("a rank of %s without a local rank, %d visible GPUs: %v, %v, log %q: expected a warning: %v", size, n, d, err, log.String(), want)
 		}
@@ -157,7 +157,7 @@ func TestFabricMemoryIsAskedForByConfiguration(t *testing.T) {
 	for kind, asked := range map[string]bool{"device": false, "fabric": true} {
 		cfg := config.Default()
 		cfg.GPUMemory = kind
-		d, err := OpenDevice(framework.Device{Type: "cuda"}, &cfg, "", slog.New(slog.DiscardHandler))
+		d, err := openDevice(framework.Device{Type: "cuda"}, &cfg, "", slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func TestHostMemoryIsAFact(t *testing.T) {
 	for kind, want := range map[string]string{"device": "", "host": "host"} {
 		cfg := config.Default()
 		cfg.GPUMemory = kind
-		d, err := OpenDevice(framework.Device{Type: "cuda"}, &cfg, "", slog.New(slog.DiscardHandler))
+		d, err := openDevice(framework.Device{Type: "cuda"}, &cfg, "", slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +201,7 @@ func TestGDRCopyIsSwitchedOffByConfiguration(t *testing.T) {
 			t.Error("it is off by default")
 		}
 		cfg.GDRCopy = on
-		d, err := OpenDevice(framework.Device{Type: "cuda"}, &cfg, "", slog.New(slog.DiscardHandler))
+		d, err := openDevice(framework.Device{Type: "cuda"}, &cfg, "", slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

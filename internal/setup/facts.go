@@ -95,8 +95,8 @@ func onItsBus(dev device.Device) (own topo.GPU, ok bool) {
 	return topo.GPU{Device: info.Device, Name: info.Name, PCI: strings.ToLower(at.PCI()), UUID: uuidText(info.Device.Type, at.UUID())}, true
 }
 
-// OneHost notes for transports that no rank outside of this host takes part.
-func OneHost(facts *framework.Facts) {
+// oneHost notes for transports that no rank outside of this host takes part.
+func oneHost(facts *framework.Facts) {
 	if facts.Other == nil {
 		facts.Other = map[string]string{}
 	}

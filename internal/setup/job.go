@@ -83,7 +83,7 @@ func Start(ctx context.Context, p Plan) (*Job, error) {
 // start builds the job, up to its collectives.
 func (j *Job) start(ctx context.Context, p *Plan) error {
 	cfg := &p.Config.Config
-	where, err := ChooseDevice(cfg, p.Device, p.Getenv, p.Log)
+	where, err := chooseDevice(cfg, p.Device, p.Getenv, p.Log)
 	if err != nil {
 		return err
 	}
@@ -112,11 +112,11 @@ func (j *Job) start(ctx context.Context, p *Plan) error {
 	turn := Turn(p.Getenv, j.Boot.Rank(), j.Boot.HostRanks())
 	facts := Facts(os.DirFS("/"), j.Device, boot.HostID, turn, p.Log)
 	if len(j.Boot.HostRanks()) == j.Boot.Size() {
-		OneHost(&facts)
+		oneHost(&facts)
 	}
 	if j.World, err = comm.New(ctx, j.Boot, comm.Options{
 		Device:     j.Device,
-		Transports: InUse(j.transports),
+		Transports: inUse(j.transports),
 		Facts:      facts,
 		Deadline:   uint64(cfg.Comm.Deadline),
 		Grace:      time.Duration(cfg.Launch.Grace),
@@ -132,13 +132,13 @@ func (j *Job) start(ctx context.Context, p *Plan) error {
 		p.Joined(j.World)
 	}
 	o := &j.Collectives
-	if *o, err = CollectiveOptions(cfg); err != nil {
+	if *o, err = collectiveOptions(cfg); err != nil {
 		return err
 	}
 	if where.Type != "host" {
-		found := ProbeLinks(ctx, InUse(j.transports), facts)
+		found := probeLinks(ctx, inUse(j.transports), facts)
 		if cfg.Collectives.Lines == "auto" {
-			o.NoLines = TearsLines(found, p.Log)
+			o.NoLines = tearsLines(found, p.Log)
 		}
 		o.Links = Links(os.DirFS("/"), found, facts, cfg.GPUMemory == "host")
 	}
@@ -199,13 +199,13 @@ func (j *Job) open(ctx context.Context, p *Plan, where framework.Device, boot bo
 	})
 	both.Go(func() {
 		var cause error
-		if j.transports, cause = OpenTransports(ctx, p.Config, p.BuiltIn, p.Log, j.region()...); cause != nil {
+		if j.transports, cause = openTransports(ctx, p.Config, p.BuiltIn, p.Log, j.region()...); cause != nil {
 			failed(cause)
 			time.AfterFunc(lastWords, func() { cancel(cause) })
 		}
 	})
 	var cause error
-	if j.Device, cause = OpenDevice(where, &p.Config.Config, p.BuiltIn, p.Log); cause != nil {
+	if j.Device, cause = openDevice(where, &p.Config.Config, p.BuiltIn, p.Log); cause != nil {
 		failed(cause)
 		cancel(cause)
 	}

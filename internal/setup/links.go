@@ -20,8 +20,8 @@ type Probed struct {
 	err       error
 }
 
-// ProbeLinks asks those of the job.
-func ProbeLinks(ctx context.Context, transports []*comm.Transport, facts framework.Facts) []Probed {
+// probeLinks asks those of the job.
+func probeLinks(ctx context.Context, transports []*comm.Transport, facts framework.Facts) []Probed {
 	var found []Probed
 	for _, t := range transports {
 		p, ok := t.Transport.(framework.Prober)
@@ -34,11 +34,11 @@ func ProbeLinks(ctx context.Context, transports []*comm.Transport, facts framewo
 	return found
 }
 
-// TearsLines reports whether a store of 128 bytes may come in parts on its way to a
+// tearsLines reports whether a store of 128 bytes may come in parts on its way to a
 // GPU of this host: if one of the transports does not say that it arrives whole between
 // all pairs. A rank may be alone on a GPU that has no other beside it, so no news is bad
 // news.
-func TearsLines(found []Probed, log *slog.Logger) bool {
+func tearsLines(found []Probed, log *slog.Logger) bool {
 	for _, p := range found {
 		if p.err == nil && p.live.WholeLines {
 			continue

@@ -44,7 +44,7 @@ func TestLinksForCollectives(t *testing.T) {
 		"host memory":  {linkProber{live: known}, probed, true, collectives.Links{Known: true, NVLinks: both, HostMemory: true}},
 	} {
 		ts := []*comm.Transport{{Transport: x.prober, Name: "fake", Description: x.d}}
-		found := ProbeLinks(t.Context(), ts, framework.Facts{})
+		found := probeLinks(t.Context(), ts, framework.Facts{})
 		if got := Links(fstest.MapFS{}, found, framework.Facts{}, x.host); !reflect.DeepEqual(got, x.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, x.want)
 		}
@@ -64,7 +64,7 @@ func TestLinksThatTearLines(t *testing.T) {
 		{framework.Live{WholeLines: true}, framework.ErrPlugin, true},
 	} {
 		found := []Probed{{"fake", x.live, x.err}}
-		if got := TearsLines(found, slog.New(slog.DiscardHandler)); got != x.torn {
+		if got := tearsLines(found, slog.New(slog.DiscardHandler)); got != x.torn {
 			t.Errorf("%+v, %v: torn %v, want %v", x.live, x.err, got, x.torn)
 		}
 	}

@@ -26,8 +26,8 @@ func table(cfg config.Collectives) ([]collectives.Row, error) {
 	return rows, nil
 }
 
-// CollectiveOptions returns the configuration's settings of collectives.
-func CollectiveOptions(cfg *config.Config) (collectives.Options, error) {
+// collectiveOptions returns the configuration's settings of collectives.
+func collectiveOptions(cfg *config.Config) (collectives.Options, error) {
 	rows, err := table(cfg.Collectives)
 	if err != nil {
 		return collectives.Options{}, err

@@ -54,7 +54,7 @@ func TestDefaultsAreThoseOfThePackages(t *testing.T) {
 
 func TestCollectiveOptions(t *testing.T) {
 	cfg := config.Default()
-	o, err := CollectiveOptions(&cfg)
+	o, err := collectiveOptions(&cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestCollectiveOptions(t *testing.T) {
 	}
 	cfg.Collectives = config.Collectives{Sharing: 3, CopyScratch: 4 << 20, Lines: "never",
 		Table: []config.Choice{{Collective: "allgather", Algorithm: "push", Blocks: 7, Threads: 96}}}
-	if o, err = CollectiveOptions(&cfg); err != nil {
+	if o, err = collectiveOptions(&cfg); err != nil {
 		t.Fatal(err)
 	}
 	if o.Sharing != 3 || o.CopyScratch != 4<<20 || !o.NoCopies || !o.NoLines {
@@ -74,7 +74,7 @@ func TestCollectiveOptions(t *testing.T) {
 		t.Errorf("row %+v", row)
 	}
 	cfg.Collectives.Table[0].Collective = "allsum"
-	if _, err := CollectiveOptions(&cfg); !errors.Is(err, framework.ErrInvalid) {
+	if _, err := collectiveOptions(&cfg); !errors.Is(err, framework.ErrInvalid) {
 		t.Errorf("collective allsum: %v, expected ErrInvalid", err)
 	}
 }

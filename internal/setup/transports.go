@@ -31,9 +31,9 @@ func (o *Opened) Close() error {
 	return errors.Join(o.CloseModules(), o.shutdown())
 }
 
-// OpenTransports starts all configured transports at the same time. After an error
+// openTransports starts all configured transports at the same time. After an error
 // none is left. builtIn is the folder of the plugins that come with the program, and env what plugins get besides.
-func OpenTransports(ctx context.Context, cfg *config.Effective, builtIn string, log *slog.Logger, env ...string) ([]*Opened, error) {
+func openTransports(ctx context.Context, cfg *config.Effective, builtIn string, log *slog.Logger, env ...string) ([]*Opened, error) {
 	for _, name := range cfg.Plugins.Embed {
 		if !slices.Contains(cfg.Transports, name) {
 			return nil, fmt.Errorf("%w: plugins.embed: %q is not in transports %v", framework.ErrInvalid, name, cfg.Transports)
@@ -184,8 +184,8 @@ func Catalog(cfg *config.Config, builtIn string) plugins.Catalog {
 	return c
 }
 
-// InUse returns the transports as communicators take them.
-func InUse(all []*Opened) []*comm.Transport {
+// inUse returns the transports as communicators take them.
+func inUse(all []*Opened) []*comm.Transport {
 	list := make([]*comm.Transport, len(all))
 	for i, o := range all {
 		list[i] = o.Transport

@@ -180,7 +180,7 @@ func (c *Collector) Tell(job string) *Story {
 func (c *Collector) tell(job string) *Story {
 	s := c.trace(job).Tell()
 	if before := c.sum[job]; before != nil {
-		before.Merge(s)
+		before.merge(s)
 		return before
 	}
 	return s

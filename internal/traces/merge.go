@@ -2,8 +2,8 @@ package traces
 
 import "slices"
 
-// Merge adds the numbers of a later part of the same job. Calls that have not ended, and failures, are those of the later part.
-func (s *Story) Merge(o *Story) {
+// merge adds the numbers of a later part of the same job. Calls that have not ended, and failures, are those of the later part.
+func (s *Story) merge(o *Story) {
 	s.Calls += o.Calls
 	s.Lost += o.Lost
 	s.Dropped += o.Dropped

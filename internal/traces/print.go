@@ -27,7 +27,7 @@ func (s *Story) Print(w io.Writer) {
 	}
 	for i, l := range s.Late {
 		switch {
-		case i == 0 && s.StandsOut():
+		case i == 0 && s.standsOut():
 			fmt.Fprintln(w, s.Straggler())
 		case i < 4:
 			fmt.Fprintf(w, "rank %d came last in %s, and cost the others %s\n", l.Rank, Counted(l.Times, "call"), Took(l.Cost))

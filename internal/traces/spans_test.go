@@ -63,7 +63,7 @@ func TestSpansAreJoined(t *testing.T) {
 	if !strings.Contains(text.String(), "rank 1, 9.9µs") {
 		t.Errorf("the story does not say for whom rank 0 waited:\n%s", text.String())
 	}
-	s.Merge(tr.Tell())
+	s.merge(tr.Tell())
 	if x := s.Devices[0]; x.Spans != 8 || x.Wait != 19_800 || x.ForTook != 19_800 || x.Off != 10 {
 		t.Errorf("twice as much is %+v", x)
 	}

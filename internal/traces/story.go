@@ -49,8 +49,8 @@ type LateRank struct {
 // usual is how much the others usually waited: one long wait does not make a rank a slow one.
 func (l *LateRank) usual() int64 { return int64(l.Times) * l.Median }
 
-// StandsOut reports whether the others waited for the first of the list most of all.
-func (s *Story) StandsOut() bool {
+// standsOut reports whether the others waited for the first of the list most of all.
+func (s *Story) standsOut() bool {
 	all := int64(0)
 	for i := range s.Late {
 		all += s.Late[i].usual()
@@ -60,7 +60,7 @@ func (s *Story) StandsOut() bool {
 
 // Straggler names the rank that everybody waited for, with the evidence, or is empty.
 func (s *Story) Straggler() string {
-	if !s.StandsOut() {
+	if !s.standsOut() {
 		return ""
 	}
 	l := s.Late[0]

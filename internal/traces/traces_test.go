@@ -238,7 +238,7 @@ func TestStoriesAreMerged(t *testing.T) {
 		p.Finish()
 	}
 	got := parts[0].Tell()
-	got.Merge(parts[1].Tell())
+	got.merge(parts[1].Tell())
 	if !reflect.DeepEqual(got.Links, want.Links) {
 		t.Errorf("%+v: expected %+v", got.Links, want.Links)
 	}

@@ -186,7 +186,7 @@ func (t *Tables) bounds(k collective.Kind) []uint64 {
 			}
 		}
 	}
-	for bytes := uint64(1); bytes <= MostInPieces; bytes *= 2 {
+	for bytes := uint64(1); bytes <= mostInPieces; bytes *= 2 {
 		sizes = append(sizes, bytes)
 	}
 	return sizes

@@ -16,7 +16,7 @@ import (
 // third. A size between two of them is treated as the larger one.
 const (
 	LeastModeled = 1 << 10
-	MostModeled  = MostInPieces
+	MostModeled  = mostInPieces
 	// The algorithm that was fastest for the size before stays if it takes at most so many times as
 	// long: the model is not that exact.
 	staysWithin = 1.02
@@ -35,7 +35,7 @@ type Facts struct {
 func Builtin(f Facts, offered []*engine.Algorithm) (rows []engine.Row, basis string) {
 	r, n := f.Route, f.Ranks
 	if n < 2 || r.Measured {
-		return DeviceTable, fmt.Sprintf("rows measured on H200s, for %d ranks over %s", n, r.How)
+		return deviceTable, fmt.Sprintf("rows measured on H200s, for %d ranks over %s", n, r.How)
 	}
 	g := forecast{links: r.Links, ranks: n, scratch: f.CopyScratch, slots: f.Slots}
 	for k := collective.AllReduce; k < collective.Barrier; k++ {

@@ -158,7 +158,7 @@ func TestWhichRowsAreUsed(t *testing.T) {
 		if !strings.HasPrefix(basis, x.basis) {
 			t.Errorf("%s: by %s, want %s", name, basis, x.basis)
 		}
-		if model := strings.HasPrefix(basis, "a model"); model == (&rows[0] == &DeviceTable[0]) {
+		if model := strings.HasPrefix(basis, "a model"); model == (&rows[0] == &deviceTable[0]) {
 			t.Errorf("%s: %s, and the rows are those that were measured: %v", name, basis, !model)
 		}
 		own := Tables{Program: []engine.Row{{Collective: collective.AllReduce, MaxBytes: 1 << 10, Algorithm: "twophase_ll8"}}, Builtin: rows}

@@ -28,7 +28,7 @@ type Protocol struct {
 // have in common goes in several launches if it is more than LaunchPart, and the data that each
 // rank has for each other is limited to mostOfLaunch.
 const (
-	MostInPieces = 32 << 30
+	mostInPieces = 32 << 30
 	mostOfLaunch = 4<<30 - kernelargs.LinePayload
 	LaunchPart   = 4<<30 - 1<<20
 )
@@ -86,10 +86,10 @@ func (p Protocol) Of(s Slots) uint64 { return s[p.Area] }
 // of the largest launch, twice.
 func (p Protocol) Room(r *engine.Request) uint64 {
 	if p.Pieces {
-		if r.Bytes > MostInPieces || r.Collective.Wide() && p.work(r) > mostOfLaunch {
+		if r.Bytes > mostInPieces || r.Collective.Wide() && p.work(r) > mostOfLaunch {
 			return math.MaxUint64
 		}
-		return 2 * (StreamThreads/lineUnits + 1) * kernelargs.LineRoom
+		return 2 * (streamThreads/lineUnits + 1) * kernelargs.LineRoom
 	}
 	room := 2 * (p.work(r) + 8)
 	switch p.Area {
@@ -114,5 +114,5 @@ const (
 
 	// Messages in pieces: the more loads and stores are under way, the better.
 	StreamBlocks  = 128
-	StreamThreads = kernelargs.MaxLanes * BlockThreads // at most, whatever a table says
+	streamThreads = kernelargs.MaxLanes * BlockThreads // at most, whatever a table says
 )

@@ -73,7 +73,7 @@ func TestPiecesFitAnySlotThatHoldsARow(t *testing.T) {
 	if _, ll := llProtocol(Chain); ll {
 		t.Error("a chain of chunks has no packets")
 	}
-	const row = 2 * (StreamThreads + lineUnits) / lineUnits * kernelargs.LineRoom
+	const row = 2 * (streamThreads + lineUnits) / lineUnits * kernelargs.LineRoom
 	for _, x := range []struct {
 		bytes, slot uint64
 		fits        bool

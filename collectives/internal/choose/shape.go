@@ -100,7 +100,7 @@ var (
 // wideShape is for kernels that reach into registered buffers, and for shares. The data that one
 // root reads comes over many links, and few blocks take it all.
 func wideShape(a Traits, r *engine.Request) (grid, block uint32) {
-	reads := r.Collective == collective.Reduce && a.Direct() || r.Collective == collective.Broadcast && !a.Pushes()
+	reads := r.Collective == collective.Reduce && a.Direct() || r.Collective == collective.Broadcast && !a.pushes()
 	switch {
 	case a.Divided:
 		return 128, 512
@@ -108,9 +108,9 @@ func wideShape(a Traits, r *engine.Request) (grid, block uint32) {
 		return 32, 512
 	case r.Collective == collective.AllReduce && r.Bytes <= 2<<20:
 		return 32, uint32(128 * min(r.Ranks, 4))
-	case a.Pushes() && r.Bytes <= 2<<20:
+	case a.pushes() && r.Bytes <= 2<<20:
 		return 96, 256
-	case a.Pushes() && r.Bytes <= 48<<20, r.Bytes <= 2<<20:
+	case a.pushes() && r.Bytes <= 48<<20, r.Bytes <= 2<<20:
 		return 128, 256
 	}
 	return 128, 512

@@ -6,14 +6,14 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 )
 
-// DeviceTable is for two to four GPUs joined as H200s are, and for one alone. Sizes for two
+// deviceTable is for two to four GPUs joined as H200s are, and for one alone. Sizes for two
 // and four ranks are those at which one algorithm overtook the next on as many H200s, calls
 // of float16 in a graph; three ranks take the rows of four. Other numbers of ranks and other
 // links have rows that a model makes: see modeled.
 //
 // Where copy engines take over, kernels would still be as fast up to twice the size. They would
 // take multiprocessors from all other work, though.
-var DeviceTable = []engine.Row{
+var deviceTable = []engine.Row{
 	{Collective: collective.AllReduce, MaxBytes: 24 << 10, MaxRanks: 2, Algorithm: "oneshot_ll8"},             // 1 K: 1.50 µs, oneshot_lamport 1.57; 16 K 1.81, 1.84; 64 K 2.10, 2.02
 	{Collective: collective.AllReduce, MaxBytes: 1536 << 10, MaxRanks: 2, Algorithm: "oneshot_lamport"},       // 1 M: 4.81 µs, twoshot_ll128 5.84
 	{Collective: collective.AllReduce, MinRanks: 3, MaxBytes: 4 << 10, MaxRanks: 4, Algorithm: "oneshot_ll8"}, // on four 1 K: 1.68 µs, oneshot_lamport 1.80; 16 K 2.06, 2.02

@@ -165,8 +165,8 @@ func (t *Traits) Wide() bool { return t.Direct() || t.Divided }
 // Overlaps reports whether the kernel waits itself for the one before on its stream, so that it may begin before that ends.
 func (t *Traits) Overlaps() bool { return t.LL || t.Wide() || t.Signals }
 
-// Pushes reports whether it only stores to peers.
-func (t *Traits) Pushes() bool { return t.Reach == engine.ReachOutputs }
+// pushes reports whether it only stores to peers.
+func (t *Traits) pushes() bool { return t.Reach == engine.ReachOutputs }
 
 // Memories names the registered memories that ranks have to have in common.
 func (t *Traits) Memories(in, out uint64) uint64 {

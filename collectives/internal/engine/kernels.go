@@ -78,13 +78,13 @@ func (k *Kernel) Load(ctx context.Context, c *comm.Communicator, t kernel.DataTy
 		if err != nil {
 			return nil, err
 		}
-		k.Keep(t, loaded)
+		k.keep(t, loaded)
 	}
 	return k.loaded[t], nil
 }
 
-// Keep remembers the kernel for a type, and for all where bytes are bytes.
-func (k *Kernel) Keep(t kernel.DataType, loaded device.Kernel) {
+// keep remembers the kernel for a type, and for all where bytes are bytes.
+func (k *Kernel) keep(t kernel.DataType, loaded device.Kernel) {
 	k.loaded[t] = loaded
 	if k.Kind == 0 || k.Kind.Reduces() {
 		return

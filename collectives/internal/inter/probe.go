@@ -10,6 +10,3 @@ func (e *Engine) Session() *lanes.Session { return e.session }
 
 // TwoLevel is the engine of ranks on several hosts, or nil, for tests of whole jobs.
 func (e *Engine) TwoLevel() *twolevel.Engine { return e.twolevel }
-
-// Delivers reports whether kernels deliver messages between hosts.
-func (e *Engine) Delivers() bool { return e.direct != nil && e.direct.Delivers() }

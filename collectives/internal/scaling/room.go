@@ -8,9 +8,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
-// RoomBytes is the size of a Room: what is longer goes in pieces, alike on all ranks. Pieces of 32 MiB leave a GPU's
+// roomBytes is the size of a Room: what is longer goes in pieces, alike on all ranks. Pieces of 32 MiB leave a GPU's
 // links idle for a few percent of the time.
-const RoomBytes = 32 << 20
+const roomBytes = 32 << 20
 
 // Room is memory for scaled inputs that the caller has no place for.
 type Room struct {
@@ -25,9 +25,9 @@ func (s *Scaler) Room() (*Room, error) {
 	if s.out == len(s.rooms) {
 		r := &Room{device: s.device}
 		if !s.gpu {
-			r.bytes = make([]byte, RoomBytes) // of which the system provides what is touched
+			r.bytes = make([]byte, roomBytes) // of which the system provides what is touched
 		} else {
-			m, err := device.AllocData(s.device, RoomBytes)
+			m, err := device.AllocData(s.device, roomBytes)
 			if err != nil {
 				return nil, fmt.Errorf("memory for scaled inputs: %w", err)
 			}

@@ -160,7 +160,7 @@ func pointer(m device.Memory) unsafe.Pointer {
 func TestPieces(t *testing.T) {
 	s := New(nil)
 	for _, kind := range []collective.Kind{collective.AllReduce, collective.ReduceScatter, collective.Reduce} {
-		for _, count := range []uint64{0, 1, 1000, RoomBytes / 4, RoomBytes/4 + 1, 5 * RoomBytes} {
+		for _, count := range []uint64{0, 1, 1000, roomBytes / 4, roomBytes/4 + 1, 5 * roomBytes} {
 			for _, ranks := range []uint64{1, 2, 3, 72} {
 				var out byte
 				x := Sum{Kind: kind, Type: kernel.Float32, Input: unsafe.Pointer(&out), Output: nil, Count: count, Ranks: ranks}
@@ -174,7 +174,7 @@ func TestPieces(t *testing.T) {
 				}
 				sum := x.Part
 				for x.Next() {
-					if x.at != sum || x.Part == 0 || 4*x.Part*x.slices() > RoomBytes {
+					if x.at != sum || x.Part == 0 || 4*x.Part*x.slices() > roomBytes {
 						t.Fatalf("%v of %d by %d ranks: %d elements at %d behind %d", kind, count, ranks, x.Part, x.at, sum)
 					}
 					sum += x.Part

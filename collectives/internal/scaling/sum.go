@@ -61,7 +61,7 @@ func (x *Sum) cut() {
 		return
 	}
 	element := uint64(max(1, x.Type.Size()))
-	most := max(1, RoomBytes/(element*x.slices())/pieceUnit*pieceUnit)
+	most := max(1, roomBytes/(element*x.slices())/pieceUnit*pieceUnit)
 	x.In, x.Out, x.Part = x.room.Memory(), x.Output, min(most, x.Count-x.at)
 	if x.Output != nil {
 		x.Out = unsafe.Add(x.Output, x.at*element)

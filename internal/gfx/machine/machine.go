@@ -17,7 +17,7 @@ import (
 // New makes a machine.
 func New(m Memory, o Options) *Machine {
 	if o.Steps == 0 {
-		o.Steps = DefaultSteps
+		o.Steps = defaultSteps
 	}
 	return &Machine{memory: m, opts: o, random: rand.New(rand.NewPCG(o.Seed, 0x6d616368))}
 }

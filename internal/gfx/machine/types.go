@@ -10,7 +10,7 @@ import (
 // Options decide how a machine runs.
 type Options struct {
 	Seed  uint64
-	Steps int  // instructions of waves, after which a run is given up; 0: DefaultSteps
+	Steps int  // instructions of waves, after which a run is given up; 0: defaultSteps
 	Weak  bool // memory operations take effect late, and in any order that their wave does not prevent
 
 	RealTime bool // kernels read the time of day in place of a count of instructions, because others than kernels look at it too
@@ -18,8 +18,8 @@ type Options struct {
 	UncountedWriteBacks bool // for tests: no s_waitcnt waits for a write-back
 }
 
-// DefaultSteps is far more than the tests' kernels take.
-const DefaultSteps = 50_000_000
+// defaultSteps is far more than the tests' kernels take.
+const defaultSteps = 50_000_000
 
 // Launch is a kernel to run.
 type Launch struct {

@@ -10,12 +10,12 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/gfx/object"
 )
 
-// Check returns the mistakes of an object.
+// check returns the mistakes of an object.
 //
 // One of them is a write-back behind which a store or a branch comes without s_waitcnt vmcnt(0). LLVM's memory model has that
 // wait in every release, and its version 19 removes it where no load or store of the wave is on its way: it does not count
 // write-backs. So the headers have a wait of their own.
-func Check(o *object.Object) (mistakes []string) {
+func check(o *object.Object) (mistakes []string) {
 	for _, k := range o.Kernels {
 		mistakes = append(mistakes, resources(&k)...)
 	}

@@ -36,7 +36,7 @@ func open(t *testing.T) (names []string, objects map[string]*object.Object) {
 func TestCommitted(t *testing.T) {
 	names, objects := open(t)
 	for _, name := range names {
-		for _, m := range Check(objects[name]) {
+		for _, m := range check(objects[name]) {
 			t.Errorf("%s: %s", name, m)
 		}
 	}
@@ -138,7 +138,7 @@ func TestMistakes(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.change(o)
-		if got := strings.Join(Check(o), "\n"); !strings.Contains(got, c.want) {
+		if got := strings.Join(check(o), "\n"); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q: expected %q", c.name, got, c.want)
 		}
 	}
@@ -152,7 +152,7 @@ func TestObjectsWithoutTheWait(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		mistakes := Check(o)
+		mistakes := check(o)
 		if len(mistakes) != 1 || !strings.Contains(mistakes[0], "_atomic_add_x2") || !strings.Contains(mistakes[0], "a write-back before it was not waited for") {
 			t.Errorf("%s: %q: expected one signal behind a write-back", name, mistakes)
 		}

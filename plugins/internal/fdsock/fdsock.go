@@ -33,9 +33,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// ClaimBound is how long Claim waits for a descriptor that was cited: it was sent
+// claimBound is how long Claim waits for a descriptor that was cited: it was sent
 // before the message that cites it, so only a stopped process takes long.
-const ClaimBound = 10 * time.Second
+const claimBound = 10 * time.Second
 
 // sendBound limits a send by a caller without a deadline; the kernel buffers
 // dozens of messages, so only a stopped receiver makes a sender wait.
@@ -175,7 +175,7 @@ func (c *Conn) Abandon(number uint64) {
 // Claim takes the descriptor with a number, waiting until it arrives. The caller
 // owns it.
 func (c *Conn) Claim(ctx context.Context, callNumber, number uint64) (*os.File, error) {
-	bound := time.NewTimer(ClaimBound)
+	bound := time.NewTimer(claimBound)
 	defer bound.Stop()
 	for {
 		file, arrived, err := c.take(callNumber, number)
@@ -187,7 +187,7 @@ func (c *Conn) Claim(ctx context.Context, callNumber, number uint64) (*os.File, 
 		case <-ctx.Done():
 			return nil, fmt.Errorf("descriptor %d of call %d has not arrived: %w", number, callNumber, ctx.Err())
 		case <-bound.C:
-			return nil, fmt.Errorf("%w: descriptor %d of call %d has not arrived within %v", framework.ErrInvalid, number, callNumber, ClaimBound)
+			return nil, fmt.Errorf("%w: descriptor %d of call %d has not arrived within %v", framework.ErrInvalid, number, callNumber, claimBound)
 		case <-c.done:
 			return nil, fmt.Errorf("%w: descriptor %d of call %d: the descriptor socket has ended: %w", framework.ErrPlugin, number, callNumber, c.Err())
 		}
@@ -247,7 +247,7 @@ func (c *Conn) receive() {
 
 func (c *Conn) receiveAll() error {
 	data := make([]byte, maxMessage+1)
-	control := make([]byte, unix.CmsgSpace(4*MaxDescriptors)+unix.CmsgSpace(unix.SizeofUcred))
+	control := make([]byte, unix.CmsgSpace(4*maxDescriptors)+unix.CmsgSpace(unix.SizeofUcred))
 	for {
 		n, oobn, flags, _, err := c.sock.ReadMsgUnix(data, control)
 		if err != nil {

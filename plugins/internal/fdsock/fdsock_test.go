@@ -102,7 +102,7 @@ func arrived(t *testing.T, c *Conn, call uint64, n int) {
 
 func TestManyDescriptorsInAnyOrder(t *testing.T) {
 	host, plugin := pair(t)
-	sent := files(t, 3*MaxDescriptors+1) // four messages
+	sent := files(t, 3*maxDescriptors+1) // four messages
 	defer closeAll(sent)
 	numbers, err := host.Send(t.Context(), 7, sent)
 	if err != nil {

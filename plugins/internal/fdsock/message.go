@@ -14,9 +14,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// MaxDescriptors is the most that one message carries. The kernel's own limit is
+// maxDescriptors is the most that one message carries. The kernel's own limit is
 // 253; a small message keeps what is lost with one small.
-const MaxDescriptors = 64
+const maxDescriptors = 64
 
 // A message is one packet, little endian:
 //
@@ -34,7 +34,7 @@ const (
 	kindDescriptors byte = 1
 	kindEnd         byte = 2
 
-	maxMessage = headBytes + 8*MaxDescriptors
+	maxMessage = headBytes + 8*maxDescriptors
 )
 
 type message struct {
@@ -69,7 +69,7 @@ func parse(b []byte) (message, error) {
 	m := message{kind: b[5], call: binary.LittleEndian.Uint64(b[8:])}
 	n := int(binary.LittleEndian.Uint16(b[6:]))
 	switch {
-	case m.kind == kindDescriptors && (n < 1 || n > MaxDescriptors):
+	case m.kind == kindDescriptors && (n < 1 || n > maxDescriptors):
 		return wrong("expected 1 to 64 descriptors, got", n)
 	case m.kind == kindEnd && n != 0:
 		return wrong("expected no descriptors in an end message, got", n)
@@ -129,8 +129,8 @@ func (c *Conn) Send(ctx context.Context, call uint64, files []*os.File) ([]uint6
 	for i := range numbers {
 		numbers[i] = c.last.Add(1)
 	}
-	for at := 0; at < len(files); at += MaxDescriptors {
-		end := min(at+MaxDescriptors, len(files))
+	for at := 0; at < len(files); at += maxDescriptors {
+		end := min(at+maxDescriptors, len(files))
 		m := message{kind: kindDescriptors, call: call, numbers: numbers[at:end]}
 		if err := c.write(ctx, m, files[at:end]); err != nil {
 			return nil, err

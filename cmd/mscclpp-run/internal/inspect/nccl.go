@@ -21,7 +21,7 @@ func NCCL(env *verb.Env) *cobra.Command {
   LD_PRELOAD=$(mscclpp-run nccl) torchrun --nproc-per-node 2 train.py
   mscclpp-run -n 2 --nccl python train.py`,
 		RunE: func(*cobra.Command, []string) error {
-			path, err := NCCLLibrary()
+			path, err := ncclLibrary()
 			if err == nil {
 				_, err = fmt.Fprintln(env.Stdout, path)
 			}
@@ -30,9 +30,9 @@ func NCCL(env *verb.Env) *cobra.Command {
 	}
 }
 
-// NCCLLibrary returns the absolute path of libnccl.so.2: where make build puts it, beside the
+// ncclLibrary returns the absolute path of libnccl.so.2: where make build puts it, beside the
 // program, or where make install does.
-func NCCLLibrary() (string, error) {
+func ncclLibrary() (string, error) {
 	bin, err := programdir.Get()
 	if err != nil {
 		return "", err
@@ -54,7 +54,7 @@ func NCCLLibrary() (string, error) {
 
 // Preload returns LD_PRELOAD=… that puts the library before what the variable names already.
 func Preload() (string, error) {
-	path, err := NCCLLibrary()
+	path, err := ncclLibrary()
 	if err != nil {
 		return "", err
 	}

@@ -98,8 +98,8 @@ type looking struct {
 
 var aMoment = looking{looks: 100, apart: 2 * time.Millisecond}
 
-// Look looks at all jobs of this user on this host, or at one of them.
-func Look(job string, how looking) ([]JobStatus, error) {
+// lookAtAll looks at all jobs of this user on this host, or at one of them.
+func lookAtAll(job string, how looking) ([]JobStatus, error) {
 	memories, err := observe.Find(false)
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ func (v *statusVerb) run(ctx context.Context, job string) error {
 		ctx = context.Background()
 	}
 	for n := 0; ; n++ {
-		all, err := Look(job, aMoment)
+		all, err := lookAtAll(job, aMoment)
 		if err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func (v *traceVerb) run(ctx context.Context, files []string) error {
 	var t *traces.Trace
 	var err error
 	if v.job != "" {
-		t, err = Record(ctx, v.job, v.span)
+		t, err = record(ctx, v.job, v.span)
 	} else {
 		t, err = traces.ReadAll(files)
 	}
@@ -160,8 +160,8 @@ func (v *traceVerb) run(ctx context.Context, files []string) error {
 	return nil
 }
 
-// Record switches records of a running job on, reads them for a while, and switches them off unless they were on.
-func Record(ctx context.Context, job string, span time.Duration) (*traces.Trace, error) {
+// record switches records of a running job on, reads them for a while, and switches them off unless they were on.
+func record(ctx context.Context, job string, span time.Duration) (*traces.Trace, error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}

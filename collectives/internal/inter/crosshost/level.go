@@ -81,8 +81,8 @@ func (z *Sizes) Inner(op kernel.Op, scale float64) (kernel.Op, float64) {
 // Smaller is by how much inputs of an average are made smaller.
 func (z *Sizes) Smaller() float64 { return math.Exp2(math.Ceil(math.Log2(float64(z.Most)))) }
 
-// StartSum begins the reduction between hosts.
-func (h *Level) StartSum(r Reduction, bytes uint64) *hostreduce.Accumulator {
+// startSum begins the reduction between hosts.
+func (h *Level) startSum(r Reduction, bytes uint64) *hostreduce.Accumulator {
 	sum, op := &h.sum, r.Op
 	if op == kernel.PreMulSum { // done inside
 		op = kernel.Sum
@@ -127,7 +127,7 @@ func (c Direction) slices(g int) bool { return !c.Rooted || g != c.Home }
 // Sum reduces what the hosts have in their order: own is that of this one, and theirs
 // hands that of another to add.
 func (h *Level) Sum(r Reduction, own, to []byte, theirs func(g int, add func(b []byte)) error) error {
-	sum := h.StartSum(r, uint64(len(own)))
+	sum := h.startSum(r, uint64(len(own)))
 	for g := range h.Hosts {
 		if g == h.Host {
 			sum.Add(own)

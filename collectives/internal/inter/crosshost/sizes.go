@@ -4,16 +4,16 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/inter/placement"
 )
 
-// MostSmall is up to where every rank takes part in the exchange between hosts with all
+// mostSmall is up to where every rank takes part in the exchange between hosts with all
 // that its host has: one step over the network, and no step inside behind it. The same
 // goes for packets, as far as there are any.
-const MostSmall = 32 << 10
+const mostSmall = 32 << 10
 
-// LeastShare and PiecesOfCall set the size of a piece: small enough that there are some
+// leastShare and piecesOfCall set the size of a piece: small enough that there are some
 // to overlap, large enough that a rank's share of it is worth a message.
 const (
-	LeastShare   = 256 << 10
-	PiecesOfCall = 8
+	leastShare   = 256 << 10
+	piecesOfCall = 8
 )
 
 // TwoSteps is the share from which on an exchange between more than two hosts goes in two
@@ -44,7 +44,7 @@ type Sizes struct {
 // rank fits a slot, and divided evenly by all hosts where that is possible.
 func (z *Sizes) PieceOf(count, element uint64) uint64 {
 	fewest := uint64(z.Fewest)
-	bytes := min(z.Slot, max(LeastShare, count*element/fewest/PiecesOfCall))
+	bytes := min(z.Slot, max(leastShare, count*element/fewest/piecesOfCall))
 	n := max(1, bytes/element) * fewest
 	if n > z.Multiple {
 		n = n / z.Multiple * z.Multiple
@@ -61,9 +61,9 @@ func (z *Sizes) Stages(size, element uint64) (split bool, behind int) {
 	return false, 1
 }
 
-// Bundled is the size of a buffer, of an all-to-all, of which a message has that many
+// bundled is the size of a buffer, of an all-to-all, of which a message has that many
 // bytes.
-func (z *Sizes) Bundled() uint64 {
+func (z *Sizes) bundled() uint64 {
 	return min(MostBundled, z.Slot) * uint64(z.Ranks()) / uint64(z.Most)
 }
 

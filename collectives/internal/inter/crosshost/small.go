@@ -47,7 +47,7 @@ func (h *Level) ExchangeSum(ctx context.Context, w SmallExchange, r Reduction, o
 	if err := h.Counterparts(func(to int) error { return w.Give(ctx, to, mine(to)) }); err != nil {
 		return err
 	}
-	sum := h.StartSum(r, uint64(len(out)))
+	sum := h.startSum(r, uint64(len(out)))
 	for g := range h.Hosts {
 		if g == h.Host {
 			sum.Add(own)

@@ -8,7 +8,7 @@ import (
 // Table calls add for the rows of the algorithms in two levels, in the order in which they are tried, with what tells
 // which calls an algorithm takes.
 func (z *Sizes) Table(add func(row engine.Row, fits func(*engine.Request) bool)) {
-	small := min(MostSmall, z.Slot)
+	small := min(mostSmall, z.Slot)
 	both := func(k collective.Kind, fewer uint64) {
 		for _, row := range []engine.Row{{Collective: k, Algorithm: NameSmall, MaxBytes: fewer}, {Collective: k, Algorithm: NameLarge}} {
 			most := row.MaxBytes
@@ -20,7 +20,7 @@ func (z *Sizes) Table(add func(row engine.Row, fits func(*engine.Request) bool))
 			})
 		}
 	}
-	both(collective.AllToAll, z.Bundled())
+	both(collective.AllToAll, z.bundled())
 	add(engine.Row{Collective: collective.Barrier, Algorithm: NameSmall}, nil)
 	for _, k := range []collective.Kind{collective.AllReduce, collective.AllGather, collective.ReduceScatter, collective.Broadcast, collective.Reduce} {
 		both(k, small)

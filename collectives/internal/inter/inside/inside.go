@@ -80,7 +80,7 @@ func (h *Host) Open(ctx context.Context, streams bool) error {
 		return fmt.Errorf("ranks of the host: %w", err)
 	}
 	if streams {
-		go lifetime.Bind(h.World, h.group, h.closed, h.Named)
+		go lifetime.Bind(h.World, h.group, h.closed, h.named)
 		return nil
 	}
 	go func() { // a wait inside ends with what the host waits for
@@ -100,11 +100,11 @@ func (h *Host) Alone() bool { return h.ranks == nil }
 func (h *Host) Group() *comm.Communicator { return h.group }
 
 // Perform performs a call.
-func (h *Host) Perform(c Call) error { return h.Named(h.ranks.Perform(c)) }
+func (h *Host) Perform(c Call) error { return h.named(h.ranks.Perform(c)) }
 
 // Messages performs a group of messages; peers are indices on the host.
 func (h *Host) Messages(s device.Stream, list []kernelargs.Transfer) error {
-	return h.Named(h.ranks.Messages(s, list))
+	return h.named(h.ranks.Messages(s, list))
 }
 
 // Prepare loads what calls may need.
@@ -128,10 +128,10 @@ func (h *Host) Close() error {
 	return errors.Join(all...)
 }
 
-// Named says of an error inside the host which rank of the job it is about. The ranks of
+// named says of an error inside the host which rank of the job it is about. The ranks of
 // the host may have heard of a failure on another one before the job has: its number
 // means nothing among them, so the job is given time to hear of it as well.
-func (h *Host) Named(err error) error {
+func (h *Host) named(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -32,8 +32,8 @@ func (l *Lanes) Contradicted(peer int, head []byte, bytes uint64) error {
 	return cause
 }
 
-// SignatureOf takes a preamble apart.
-func SignatureOf(words [4]uint64) kernelargs.Signature {
+// signatureOf takes a preamble apart.
+func signatureOf(words [4]uint64) kernelargs.Signature {
 	low, high := uint32(words[2]), uint32(words[2]>>32)
 	return kernelargs.Signature{
 		Sequence: words[0], Count: words[1], Type: low & 0xff, Op: low >> 8 & 0xff, Root: low >> 16,
@@ -43,7 +43,7 @@ func SignatureOf(words [4]uint64) kernelargs.Signature {
 
 // Disagreement is the error of preambles that differ.
 func (l *Lanes) Disagreement(peer int, theirs, ours [4]uint64) error {
-	a, b := SignatureOf(theirs), SignatureOf(ours)
+	a, b := signatureOf(theirs), signatureOf(ours)
 	return &framework.Error{Op: "call " + fmt.Sprint(b.Sequence), Peer: peer, Err: fmt.Errorf(
 		"%w: ranks disagree: rank %d: %s (call %d, a piece of %d bytes); rank %d: %s (a piece of %d bytes expected)", framework.ErrInvalid,
 		peer, l.Describe(&a), a.Sequence, theirs[3], l.Comm.Rank(), l.Describe(&b), ours[3])}

@@ -36,7 +36,7 @@ func FuzzHead(f *testing.F) {
 		for i := range words {
 			words[i] = binary.LittleEndian.Uint64(head[8*i:])
 		}
-		s := SignatureOf(words)
+		s := signatureOf(words)
 		if s.Type > 0xff || s.Op > 0xff || s.Root > 0xffff || s.Collective > 0xff || s.Algorithm > 0xffffff {
 			t.Errorf("%x: %+v: a part has more bits than there are in a head", head, s)
 		}

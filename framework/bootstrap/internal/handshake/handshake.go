@@ -85,8 +85,8 @@ func (h Hello) Encode() []byte {
 	return append(b, h.Nonce[:]...)
 }
 
-// DecodeHello reads the first message.
-func DecodeHello(b []byte) (Hello, error) {
+// decodeHello reads the first message.
+func decodeHello(b []byte) (Hello, error) {
 	r := wire.Reader{B: b}
 	magic := r.Bytes(4, "hello")
 	h := Hello{Version: r.U16("hello"), Purpose: Purpose(r.U8("hello"))}
@@ -240,9 +240,9 @@ func (c Party) Refused(r Refusal, by, size int) error {
 		return fmt.Errorf("%w: %w: expected job %x", framework.ErrInvalid, ErrOtherJob, c.Job[:8])
 	case RefusedSecret:
 		if c.OneHost {
-			return fmt.Errorf("%w: wrong secret: rank %d was started by another user, in another container, or with %s: expected the secret of this user in %s, or the same %s for all ranks", framework.ErrInvalid, by, EnvSecretFile, c.KeyFile, EnvSecretFile)
+			return fmt.Errorf("%w: wrong secret: rank %d was started by another user, in another container, or with %s: expected the secret of this user in %s, or the same %s for all ranks", framework.ErrInvalid, by, envSecretFile, c.KeyFile, envSecretFile)
 		}
-		return fmt.Errorf("%w: wrong secret: rank %d did not accept this rank's secret: expected the same %s for all ranks", framework.ErrInvalid, by, EnvSecretFile)
+		return fmt.Errorf("%w: wrong secret: rank %d did not accept this rank's secret: expected the same %s for all ranks", framework.ErrInvalid, by, envSecretFile)
 	case RefusedRank:
 		return fmt.Errorf("%w: another rank than %d listens there", framework.ErrPeer, by)
 	case RefusedSize:
@@ -277,7 +277,7 @@ func (c Party) Accept(conn io.ReadWriter, here bool, stays func() bool) (h Hello
 	if _, err := io.ReadFull(conn, first[6:]); err != nil {
 		return h, false, Unanswered(err)
 	}
-	if h, err = DecodeHello(first); err != nil {
+	if h, err = decodeHello(first); err != nil {
 		return h, false, err
 	}
 	job, err := c.jobOf(h.Purpose)
@@ -337,10 +337,10 @@ func (c Party) Accept(conn io.ReadWriter, here bool, stays func() bool) (h Hello
 	return h, proved || err == nil, err
 }
 
-// EnvSecretFile names the file with the secret of a job.
-const EnvSecretFile = "MSCCLPP_SECRET_FILE"
+// envSecretFile names the file with the secret of a job.
+const envSecretFile = "MSCCLPP_SECRET_FILE"
 
 // NoSecret says that ranks of two hosts need a secret.
 func NoSecret(rank, other int) string {
-	return fmt.Sprintf("rank %d is on another host than rank %d and the job has no secret: set %s on all ranks, or bootstrap.insecure to let anybody join", rank, other, EnvSecretFile)
+	return fmt.Sprintf("rank %d is on another host than rank %d and the job has no secret: set %s on all ranks, or bootstrap.insecure to let anybody join", rank, other, envSecretFile)
 }

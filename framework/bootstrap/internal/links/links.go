@@ -14,8 +14,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/lastwords"
 )
 
-// QueueLimit is how much may wait to be written to one peer before Send waits.
-const QueueLimit = 64 << 20
+// queueLimit is how much may wait to be written to one peer before Send waits.
+const queueLimit = 64 << 20
 
 // Link is a connection to one peer. Frames are queued, and written by a goroutine
 // that lives while there is something to write: so a context can end a Send
@@ -71,7 +71,7 @@ func (l *Link) Push(b []byte, control bool, spawn func(func())) (wait <-chan str
 	if l.err != nil {
 		return nil, l.err
 	}
-	if !control && l.queued > 0 && l.queued+len(b) > QueueLimit {
+	if !control && l.queued > 0 && l.queued+len(b) > queueLimit {
 		return l.changed, errFull
 	}
 	if !l.writing && !l.last.Begin() {

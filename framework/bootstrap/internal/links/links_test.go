@@ -14,7 +14,7 @@ func TestSendEndsWithContext(t *testing.T) {
 	l := New(1, nil)
 	l.writing = true // by a stuck process
 	spawn := func(func()) { t.Error("a second writer") }
-	if err := l.Send(t.Context(), make([]byte, QueueLimit), failure.New(), spawn); err != nil {
+	if err := l.Send(t.Context(), make([]byte, queueLimit), failure.New(), spawn); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)

@@ -15,8 +15,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/filelimit"
 )
 
-// Size is the length of a secret.
-const Size = 32
+// size is the length of a secret.
+const size = 32
 
 const name = "mscclpp-secret"
 
@@ -86,13 +86,13 @@ func read(dir, uid int) ([]byte, error) {
 	if err := private(fd, unix.S_IFREG, uid); err != nil {
 		return nil, err
 	}
-	b := make([]byte, Size+1)
+	b := make([]byte, size+1)
 	n, err := unix.Read(fd, b)
 	if err != nil {
 		return nil, err
 	}
-	if n != Size {
-		return nil, fmt.Errorf("it has %d bytes: expected %d: remove it", n, Size)
+	if n != size {
+		return nil, fmt.Errorf("it has %d bytes: expected %d: remove it", n, size)
 	}
 	return b[:n], nil
 }
@@ -100,22 +100,22 @@ func read(dir, uid int) ([]byte, error) {
 // create makes the secret under another name and links it: it appears whole, and of
 // several processes that make one the first counts.
 func create(dir int) error {
-	if err := filelimit.Check(Size); err != nil {
+	if err := filelimit.Check(size); err != nil {
 		return err
 	}
-	b := make([]byte, Size+8)
+	b := make([]byte, size+8)
 	_, _ = rand.Read(b) // never fails
-	made := name + "." + hex.EncodeToString(b[Size:])
+	made := name + "." + hex.EncodeToString(b[size:])
 	fd, err := unix.Openat(dir, made, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Unlinkat(dir, made, 0) }()
-	n, err := unix.Write(fd, b[:Size])
+	n, err := unix.Write(fd, b[:size])
 	if err = errors.Join(err, unix.Close(fd)); err != nil {
 		return err
 	}
-	if n != Size {
+	if n != size {
 		return unix.ENOSPC
 	}
 	if err := unix.Linkat(dir, made, dir, name, 0); err != nil && !errors.Is(err, unix.EEXIST) {

@@ -33,7 +33,7 @@ func TestFirstOneCounts(t *testing.T) {
 	}
 	all.Wait()
 	for _, secret := range got {
-		if len(secret) != Size || !bytes.Equal(secret, got[0]) || bytes.Equal(secret, make([]byte, Size)) {
+		if len(secret) != size || !bytes.Equal(secret, got[0]) || bytes.Equal(secret, make([]byte, size)) {
 			t.Fatalf("%x and %x: expected one secret", secret, got[0])
 		}
 	}
@@ -47,7 +47,7 @@ func TestFirstOneCounts(t *testing.T) {
 }
 
 func TestFoldersThatOthersReachAreRefused(t *testing.T) {
-	secret := bytes.Repeat([]byte{7}, Size)
+	secret := bytes.Repeat([]byte{7}, size)
 	for text, prepare := range map[string]func(t *testing.T, dir string) (string, int){
 		"mode is 0755": func(t *testing.T, dir string) (string, int) { return dir, errNil(t, os.Chmod(dir, 0o755)) },
 		"belongs to":   func(_ *testing.T, dir string) (string, int) { return dir, os.Geteuid() + 1 },

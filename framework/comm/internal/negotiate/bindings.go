@@ -31,7 +31,7 @@ func (b *Bindings) Bind(ctx context.Context, g *Group, m *memory.Memory, name ui
 	place, err := g.Bind(ctx, m, name)
 	x := &binding{group: g, place: place, refused: err}
 	if err == nil {
-		shut := func(context.Context) error { return g.Unbind(place) }
+		shut := func(context.Context) error { return g.unbind(place) }
 		if err := x.lifetime.Begin(&g.n.Life.Parts, x, shut, memory.Users(m)); err != nil {
 			g.n.Life.Rollback(shut)
 			return 0, err

@@ -29,7 +29,7 @@ func (n *Negotiator) ReachPorts(ctx context.Context, peers []int, m *memory.Memo
 		return apart, err
 	}
 	var mine error
-	for _, peer := range n.PairOrder() {
+	for _, peer := range n.pairOrder() {
 		if !slices.Contains(peers, peer) {
 			continue
 		}

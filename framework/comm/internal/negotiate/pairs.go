@@ -11,7 +11,7 @@ import (
 // counters addressable. It returns the links by rank.
 func (n *Negotiator) LinkAll(ctx context.Context) (map[int]*Link, error) {
 	all := make(map[int]*Link)
-	for _, peer := range n.PairOrder() {
+	for _, peer := range n.pairOrder() {
 		l, err := n.MemoryLink(ctx, peer)
 		var r *preamble.Refusal
 		if errors.As(err, &r) {
@@ -25,10 +25,10 @@ func (n *Negotiator) LinkAll(ctx context.Context) (map[int]*Link, error) {
 	return all, nil
 }
 
-// PairOrder lists the other ranks so that, step by step, whole pairs meet: a round-robin
+// pairOrder lists the other ranks so that, step by step, whole pairs meet: a round-robin
 // tournament. In plain ascending order rank 0 would be the first of all, and set-up would take as
 // many steps as there are pairs.
-func (n *Negotiator) PairOrder() []int {
+func (n *Negotiator) pairOrder() []int {
 	size := n.Boot.Size()
 	if size%2 == 1 {
 		size++ // with an odd number one sits out each round

@@ -96,8 +96,8 @@ func (g *Group) bind(ctx context.Context, m *memory.Memory, name uint64) (uint64
 	return place, nil
 }
 
-// Unbind takes this rank's memory out of the window. The others may do so at another time.
-func (g *Group) Unbind(place uint64) error {
+// unbind takes this rank's memory out of the window. The others may do so at another time.
+func (g *Group) unbind(place uint64) error {
 	r := &g.ranges
 	err := r.object.UnbindAt(place)
 	r.mu.Lock()

@@ -40,7 +40,7 @@ func (n *Negotiator) ReachAll(ctx context.Context) (Reach, error) {
 		return Reach{}, err
 	}
 	var mine missing
-	for _, peer := range n.PairOrder() {
+	for _, peer := range n.pairOrder() {
 		_, err := n.MemoryLink(ctx, peer)
 		var r *preamble.Refusal
 		switch {
