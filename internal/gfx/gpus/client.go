@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"slices"
+	"syscall"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/internal/gfx/machine"
 	"github.com/mscclpp-go/mscclpp/internal/gfx/memory"
@@ -24,15 +26,16 @@ func (c *client) read() {
 			break
 		}
 		if h.Kind == value {
-			c.values <- h
+			select {
+			case c.values <- h:
+			default:
+				err = errUnasked
+			}
 			continue
 		}
 		rest = slices.Clone(rest)
 		c.server.post(func() {
-			if err := c.act(&h, rest, f); err != nil {
-				c.server.mistake(fmt.Errorf("process %d: %w", c.number, err))
-				_ = c.conn.Close()
-			}
+			c.check(c.act(&h, rest, f))
 			if f != nil {
 				_ = f.Close()
 			}
@@ -41,10 +44,49 @@ func (c *client) read() {
 	close(c.gone)
 	c.server.post(func() {
 		if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-			c.server.mistake(fmt.Errorf("process %d: %w", c.number, err))
+			c.server.mistake(fmt.Errorf("%s: %w", c.name, err))
 		}
 		c.end()
 	})
+}
+
+// nameOf names the process at the other end of a connection.
+func nameOf(conn *net.UnixConn, number int) string {
+	name := fmt.Sprintf("process %d", number)
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return name
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if peer, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
+			name += fmt.Sprintf(" (pid %d)", peer.Pid)
+		}
+	})
+	return name
+}
+
+// check ends the connection to a process that made a mistake, or that does not read.
+func (c *client) check(err error) {
+	if err == nil || errors.Is(err, errGone) {
+		return
+	}
+	c.server.mistake(fmt.Errorf("%s: %w", c.name, err))
+	_ = c.conn.Close()
+}
+
+// send waits for a process that does not read as long as the machine has patience.
+func (c *client) send(h *header, rest []byte) error {
+	if err := c.conn.SetWriteDeadline(time.Now().Add(c.server.opts.Patience)); err != nil {
+		return fmt.Errorf("%w: %w", errGone, err)
+	}
+	err := send(c.conn, h, rest)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("it has read nothing for %v", c.server.opts.Patience)
+	case err != nil:
+		return fmt.Errorf("%w: %w", errGone, err)
+	}
+	return nil
 }
 
 // act does what a message asks for. An error is one of the client's library, and ends the connection.
@@ -117,18 +159,19 @@ func (c *client) launch(h *header, rest []byte) error {
 }
 
 // done says that a launch has ended.
-func (c *client) done(l *machine.Launch, err error) {
+func (c *client) done(l *machine.Launch, err error) error {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	_ = c.answer(c.running[l], int32(min(len(text), 1)), text) // a client that is gone needs none
+	id := c.running[l]
 	delete(c.running, l)
+	return c.answer(id, int32(min(len(text), 1)), text)
 }
 
 func (c *client) answer(id uint64, code int32, text string) error {
 	const most = 8 << 10
-	return send(c.conn, &header{Kind: result, Result: code, ID: id}, []byte(text[:min(len(text), most)]))
+	return c.send(&header{Kind: result, Result: code, ID: id}, []byte(text[:min(len(text), most)]))
 }
 
 // access has the client access memory of its own, in words of at most 8 bytes.
@@ -147,8 +190,8 @@ func (c *client) access(operation, own int32, addr uint64, size int, data *[4]ui
 		case n == 8:
 			h.Value[0] |= word(at/4+1) << 32
 		}
-		if err := send(c.conn, &h, nil); err != nil {
-			return fmt.Errorf("%d bytes at %#x of the host: %w", size, addr, err)
+		if err := c.send(&h, nil); err != nil {
+			return c.lost(size, addr, err)
 		}
 		select {
 		case v := <-c.values:
@@ -162,14 +205,25 @@ func (c *client) access(operation, own int32, addr uint64, size int, data *[4]ui
 				}
 			}
 		case <-c.gone:
-			return fmt.Errorf("%d bytes at %#x of the host: %w", size, addr, errGone)
+			return c.lost(size, addr, errGone)
+		case <-time.After(c.server.opts.Patience):
+			return c.lost(size, addr, fmt.Errorf("it has not answered for %v", c.server.opts.Patience))
 		}
 		at, addr = at+n, addr+uint64(n)
 	}
 	return nil
 }
 
-var errGone = errors.New("the process has ended")
+// lost ends the connection to a process that gives no access to its memory: what it answers later would be to another question.
+func (c *client) lost(size int, addr uint64, err error) error {
+	_ = c.conn.Close()
+	return fmt.Errorf("%d bytes at %#x of the host of %s: %w", size, addr, c.name, err)
+}
+
+var (
+	errGone    = errors.New("the process has ended")
+	errUnasked = errors.New("an answer to no question")
+)
 
 // end takes back what the process had.
 func (c *client) end() {

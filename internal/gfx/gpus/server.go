@@ -1,6 +1,7 @@
 package gpus
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/internal/gfx/machine"
 	"github.com/mscclpp-go/mscclpp/internal/gfx/memory"
@@ -28,6 +30,7 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
+	o.Patience = cmp.Or(o.Patience, 30*time.Second)
 	regions := &memory.Regions{}
 	caches := memory.NewCaches(regions, o.GPUs, o.Shape)
 	s := &Server{
@@ -93,7 +96,7 @@ func (s *Server) accept() {
 			return // closed
 		}
 		c := &client{
-			server: s, conn: conn, number: n, values: make(chan header, 1), gone: make(chan struct{}),
+			server: s, conn: conn, number: n, name: nameOf(conn, n), values: make(chan header, 1), gone: make(chan struct{}),
 			codes: map[uint64]*machine.Program{}, running: map[*machine.Launch]uint64{},
 		}
 		c.space = &space{access: c.access}
@@ -145,7 +148,7 @@ func (s *Server) steps() {
 			}
 		}
 		if c := s.clients[l.Space]; c != nil {
-			c.done(l, err)
+			c.check(c.done(l, err))
 		}
 	}
 }

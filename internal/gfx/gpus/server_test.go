@@ -5,9 +5,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/internal/gfx/memory"
 	"github.com/mscclpp-go/mscclpp/internal/gfx/object/objecttest"
@@ -34,6 +36,13 @@ func connect(t *testing.T, s *Server) *process {
 
 func (p *process) send(h header, rest string, f *os.File) {
 	p.t.Helper()
+	if err := p.try(h, rest, f); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *process) try(h header, rest string, f *os.File) error {
+	p.t.Helper()
 	var rights []byte
 	if f != nil {
 		rights = syscall.UnixRights(int(f.Fd()))
@@ -42,9 +51,8 @@ func (p *process) send(h header, rest string, f *os.File) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if _, _, err := p.conn.WriteMsgUnix(append(b, rest...), rights, nil); err != nil {
-		p.t.Fatal(err)
-	}
+	_, _, err = p.conn.WriteMsgUnix(append(b, rest...), rights, nil)
+	return err
 }
 
 // result answers accesses until a result comes.
@@ -211,6 +219,44 @@ func TestProcessEnds(t *testing.T) {
 	}
 }
 
+// A process that is stopped holds the others up for a while only. The mistake names it.
+func TestProcessThatIsStopped(t *testing.T) {
+	for name, stopped := range map[string]struct {
+		act  func(p *process)
+		want string
+	}{
+		"answers": {func(p *process) {
+			id := p.words()
+			p.send(header{Kind: host, Address: 0x5000, Bytes: 8}, "", nil)
+			args := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, 0x5000), 1)
+			p.send(header{Kind: launch, ID: 9, Value: [2]uint64{id}, Grid: 1, Block: 1}, wordKernel+"\x00"+string(args), nil)
+		}, "it has not answered for 200ms"},
+		"reads": {func(p *process) {
+			for range 2000 { // more answers than a socket holds
+				_ = p.try(header{Kind: code}, "", nil) // the machine may have closed the connection
+			}
+		}, "it has read nothing for 200ms"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Start(Options{GPUs: 2, Shape: Shape("gfx942"), Seed: 3, Patience: 200 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a, b := connect(t, s), connect(t, s)
+			b.send(header{Kind: device, Address: 0x10000, Bytes: 4096}, "", file32(t, make([]byte, 4096)))
+			code := b.words()
+			stopped.act(a)
+			if h, text := b.store(code, 0, 0x10000, 1); h.Result != 0 {
+				t.Error(text)
+			}
+			err = s.Close()
+			if who := "process 1 (pid " + strconv.Itoa(os.Getpid()) + ")"; err == nil || !strings.Contains(err.Error(), who) || !strings.Contains(err.Error(), stopped.want) {
+				t.Errorf("%v: expected %q of %s", err, stopped.want, who)
+			}
+		})
+	}
+}
+
 // Messages that make no sense end the connection, and are the machine's mistakes.
 func TestMessagesOfNothing(t *testing.T) {
 	for name, send := range map[string]func(p *process){
@@ -226,9 +272,10 @@ func TestMessagesOfNothing(t *testing.T) {
 			p.send(header{Kind: host, Address: 4096, Bytes: 8}, "", nil)
 			p.send(header{Kind: host, Address: 4100, Bytes: 8}, "", nil)
 		},
-		"forget": func(p *process) { p.send(header{Kind: forget, Address: 4096}, "", nil) },
-		"launch": func(p *process) { p.send(header{Kind: launch}, wordKernel+"\x00", nil) },
-		"other":  func(p *process) { p.send(header{Kind: hello}, "gfx90a", nil) },
+		"forget":  func(p *process) { p.send(header{Kind: forget, Address: 4096}, "", nil) },
+		"launch":  func(p *process) { p.send(header{Kind: launch}, wordKernel+"\x00", nil) },
+		"unasked": func(p *process) { p.send(header{Kind: value}, "", nil); p.send(header{Kind: value}, "", nil) },
+		"other":   func(p *process) { p.send(header{Kind: hello}, "gfx90a", nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t)
@@ -237,7 +284,7 @@ func TestMessagesOfNothing(t *testing.T) {
 			if _, _, _, err := receive(p.conn, make([]byte, maxMessage)); err == nil {
 				t.Error("expected the end of the connection")
 			}
-			if err := s.Close(); err == nil || !strings.Contains(err.Error(), "process 1: ") {
+			if err := s.Close(); err == nil || !strings.Contains(err.Error(), "process 1 (pid "+strconv.Itoa(os.Getpid())+"): ") {
 				t.Errorf("%v: expected the mistake", err)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/internal/gfx/machine"
 	"github.com/mscclpp-go/mscclpp/internal/gfx/memory"
@@ -20,6 +21,9 @@ type Options struct {
 	Shape memory.Shape // of each
 	Seed  uint64
 	Plant func(*object.Object) // changes a code object before it runs
+	// Patience is how long the machine waits for a process that is to answer, or to read what it gets: kernels of all processes stand
+	// still meanwhile. 0: 30 seconds.
+	Patience time.Duration
 }
 
 // Shape is that of a GPU with caches, small enough that the few blocks of a test are on different ones.
@@ -65,8 +69,9 @@ type client struct {
 	server  *Server
 	conn    *net.UnixConn
 	number  int
+	name    string // with the number that the system gave the process
 	space   *space
-	values  chan header   // answers to accesses
+	values  chan header   // the answer to an access
 	gone    chan struct{} // closed when nothing comes any more
 	codes   map[uint64]*machine.Program
 	running map[*machine.Launch]uint64 // the numbers of launches
