@@ -72,6 +72,7 @@ class Session {
   std::map<std::string, void*> libraries_;
   std::vector<Queued> queue_;
   std::vector<Check> checks_;
+  ptx::Races detector_;
   std::vector<Mutant> mutants_;
   std::map<ptx::Instruction*, ptx::Instruction> mutated_;  // with what they were
 };

@@ -17,11 +17,6 @@ constexpr uint64_t kLag = 16;  // others get as many turns for each of a laggard
 
 uint64_t Grid::args_begin() const { return (reinterpret_cast<uint64_t>(arguments.data()) + 15) / 16 * 16; }
 
-uint64_t Warp::thread_number(uint32_t lane) const {
-  const Grid& g = *block->grid;
-  return g.first_thread + static_cast<uint64_t>(block->id) * g.launch.block + first + lane;
-}
-
 std::string Warp::where(const Instruction& i, uint32_t lane) const {
   return program->name + ":" + std::to_string(i.line) + ": " + i.text + " in " + block->grid->launch.entry->name + ", rank " +
          std::to_string(block->grid->launch.rank) + " block " + std::to_string(block->id) + " thread " + std::to_string(first + lane);
@@ -38,12 +33,14 @@ uint64_t Machine::time() {
 
 const Region& Machine::region(Warp& w, const Instruction& i, uint32_t lane, uint64_t at, uint64_t bytes) {
   static const Region shared, unknown;
+  // Most accesses are to where the warp's last one was. Sizes are powers of two.
+  if (w.recent != nullptr && at >= w.recent->begin && at + bytes <= w.recent->end && (at & (bytes - 1)) == 0 && i.space != Space::kShared) return *w.recent;
   const auto text = [&] {
     char hex[32];
     snprintf(hex, sizeof hex, "0x%lx", static_cast<unsigned long>(at));
     return std::to_string(bytes) + " bytes at " + hex;
   };
-  if (at % bytes != 0) w.fail(i, lane, "misaligned: " + text());
+  if ((at & (bytes - 1)) != 0) w.fail(i, lane, "misaligned: " + text());
   const Block& b = *w.block;
   if (at >= b.shared_begin && at < b.shared_end) {
     if (at + bytes > b.shared_end) w.fail(i, lane, "beyond shared memory: " + text());
@@ -148,7 +145,9 @@ bool Machine::Laggard::is(const Warp& w) const {
 Counts Machine::run(const Options& options) {
   random_ = options.seed * 0x9e3779b97f4a7c15ull | 1;
   for (int k = 0; k < 8; ++k) random();
-  if (races != nullptr) races->size(threads_);
+  if (races != nullptr) {
+    races->begin(threads_, std::any_of(grids_.begin(), grids_.end(), [](const auto& g) { return g->launch.program->multicast; }));
+  }
   begin_ready();
   const Laggard laggard = choose_laggard(options.seed);
   for (;;) {

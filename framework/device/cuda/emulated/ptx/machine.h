@@ -130,6 +130,11 @@ struct Grid {
   uint64_t args_begin() const;
 };
 
+inline uint64_t Warp::thread_number(uint32_t lane) const {
+  const Grid& g = *block->grid;
+  return g.first_thread + static_cast<uint64_t>(block->id) * g.launch.block + first + lane;
+}
+
 struct Options {
   uint64_t seed = 1;
   uint64_t most = 4000000000ull;     // instructions of threads, before it counts as no progress

@@ -21,6 +21,9 @@ class Parser {
     for (auto& [name, f] : out_->functions) {
       if (f->code.empty()) in_.fail(in_.peek(), name + " has no body");
       out_->instructions += f->code.size();
+      for (const Instruction& i : f->code) {
+        out_->multicast = out_->multicast || i.kind == Kind::kMultiLoad || i.kind == Kind::kMultiStore || i.kind == Kind::kMultiReduction;
+      }
     }
     return std::move(out_);
   }

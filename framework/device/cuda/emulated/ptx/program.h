@@ -100,6 +100,7 @@ struct Program {
   std::map<std::string, std::unique_ptr<char[]>> globals;
   uint64_t shared_bytes = 0;
   size_t instructions = 0;
+  bool multicast = false;        // one of them goes through a window
 
   const Function* entry(const std::string& name) const;
 };

@@ -5,39 +5,104 @@
 namespace ptx {
 namespace {
 
-constexpr uint64_t kPageWords = 1024;
 constexpr size_t kMostReports = 50;
 
-void join_all(std::vector<uint32_t>& to, const std::vector<uint32_t>& from) {
-  for (size_t k = 0; k < to.size(); ++k) to[k] = std::max(to[k], from[k]);
+// The greater of each pair, by the widest words that the processor has: a clock has an entry for each thread.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+__attribute__((target_clones("avx2", "default"), optimize("O3")))
+#endif
+void join_all(uint32_t* __restrict to, const uint32_t* __restrict from, size_t n) {
+  for (size_t k = 0; k < n; ++k) to[k] = to[k] < from[k] ? from[k] : to[k];
 }
 
 }  // namespace
 
-void Clock::join(const Clock& c) {
-  join_all(order, c.order);
-  join_all(read, c.read);
-  join_all(fenced, c.fenced);
-  join_all(aliased, c.aliased);
+void Clock::reach(uint32_t thread, uint32_t clock) {
+  order()[thread] = std::max(order()[thread], clock);
+  read()[thread] = std::max(read()[thread], clock);
 }
 
-void Races::size(uint64_t threads) { threads_.resize(threads); }
+// What it took in last it has: nothing in it gets less.
+void Clock::join(const Clock& c) {
+  if (&c == this || joined == c.state) return;
+  joined = c.state;
+  join_all(all.data(), c.all.data(), all.size());
+}
+
+void Clock::join_reads(const Clock& c) {
+  if (&c == this || joined_reads == c.state) return;
+  joined_reads = c.state;
+  join_all(read(), c.read(), threads);
+}
+
+void Races::Cell::clear() {
+  writes.clear();
+  reads.clear();
+  next = 0;
+  chain = nullptr;
+}
+
+// A run begins, of so many threads.
+void Races::begin(uint64_t threads, bool windows) {
+  for (Page* p : used_) {
+    for (Cell& c : p->cells) c.clear();
+    p->used = false;
+  }
+  used_.clear();
+  ends_.clear();
+  known_.clear();
+  reports_.clear();
+  threads_.assign(threads, Thread());
+  for (auto& r : recent_) r = {};
+  found_ = 0;
+  blocks_ = 0;
+  windows_ = windows;
+}
 
 Races::Cell& Races::cell(uint64_t word) {
   const uint64_t page = word / kPageWords;
-  if (page != recent_page_) {
-    auto& slot = pages_[page];
-    if (slot == nullptr) slot.reset(new Cell[kPageWords]);
-    recent_page_ = page;
-    recent_ = slot.get();
+  const auto& r = recent_[page % kRecent];
+  return r.page == page ? r.at->cells[word % kPageWords] : found_cell(page, word);
+}
+
+Races::Cell& Races::found_cell(uint64_t page, uint64_t word) {
+  auto& slot = pages_[page];
+  if (slot == nullptr) slot = std::make_unique<Page>();
+  if (!slot->used) {
+    slot->used = true;
+    used_.push_back(slot.get());
   }
-  return recent_[word % kPageWords];
+  recent_[page % kRecent] = {page, slot.get()};
+  return slot->cells[word % kPageWords];
+}
+
+// A clock that knows nothing.
+Ref<Clock> Races::new_clock() {
+  Ref<Clock> c = clocks_.take();
+  c->threads = static_cast<uint32_t>(threads_.size());
+  c->all.assign(threads_.size() * (windows_ ? 4 : 2), 0);
+  c->joined = c->joined_reads = 0;
+  c->state = ++states_;
+  return c;
+}
+
+// Its content is about to change.
+Clock& Races::changed(Clock& c) {
+  c.state = ++states_;
+  return c;
 }
 
 // The thread's own copy of what it knows.
 Clock& Races::writable(Thread& t) {
-  if (t.known.use_count() != 1) t.known = std::make_shared<Clock>(*t.known);
-  return *t.known;
+  if (!t.known.alone()) {
+    Ref<Clock> copy = clocks_.take();
+    copy->threads = t.known->threads;
+    copy->all = t.known->all;
+    copy->joined = t.known->joined;
+    copy->joined_reads = t.known->joined_reads;
+    t.known = std::move(copy);
+  }
+  return changed(*t.known);
 }
 
 bool Races::reaches(const Thread& a, Scope sa, const Thread& b, Scope sb) const {
@@ -47,13 +112,12 @@ bool Races::reaches(const Thread& a, Scope sa, const Thread& b, Scope sb) const 
 
 void Races::add(Clock& to, const Clock& from, uint32_t thread, uint32_t clock) {
   to.join(from);
-  to.order[thread] = std::max(to.order[thread], clock);
-  to.read[thread] = std::max(to.read[thread], clock);
+  to.reach(thread, clock);
 }
 
 void Races::begin(const Grid& g) {
   const bool behind = g.before != nullptr && g.before->done;
-  const auto start = behind ? ends_[g.before] : std::make_shared<Clock>(threads_.size());
+  const auto start = behind ? ends_[g.before] : new_clock();
   for (const auto& b : g.blocks) {
     const uint32_t number = blocks_++;
     for (uint32_t k = 0; k < b->threads; ++k) {
@@ -80,38 +144,36 @@ void Races::follow(Warp& w, uint32_t lanes) {
 void Races::released(Thread& t, const Grid& before) {
   t.fence = ends_[&before];
   t.fence_thread = static_cast<uint32_t>(before.first_thread);
-  t.fence_clock = t.fence->order[t.fence_thread];
+  t.fence_clock = t.fence->order()[t.fence_thread];
   t.fence_scope = Scope::kSys;
 }
 
 void Races::leave(Warp& w, uint32_t lanes) {
   auto& end = ends_[w.block->grid];
-  if (end == nullptr) end = std::make_shared<Clock>(threads_.size());
-  const Clock* last = nullptr;
+  if (end == nullptr) end = new_clock();
+  Clock& c = changed(*end);
   each_lane(lanes, [&](uint32_t l) {
     const auto self = static_cast<uint32_t>(w.thread_number(l));
     const Thread& t = threads_[self];
-    if (t.known.get() != last) end->join(*t.known);
-    last = t.known.get();
-    end->order[self] = end->read[self] = t.own;
+    c.join(*t.known);
+    c.order()[self] = c.read()[self] = t.own;
   });
 }
 
 void Races::end(const Grid& g) {
-  Clock& c = *ends_[&g];
+  Clock& c = changed(*ends_[&g]);
   if (g.before != nullptr && ends_.count(g.before) == 1) c.join(*ends_[g.before]);
-  c.fenced = c.aliased = c.order;
+  if (!windows_) return;
+  std::copy_n(c.order(), c.threads, c.part(Clock::kFenced));
+  std::copy_n(c.order(), c.threads, c.part(Clock::kAliased));
 }
 
 void Races::barrier(const Grid& g, uint64_t block, uint64_t blocks) {
-  auto all = std::make_shared<Clock>(threads_.size());
+  const Ref<Clock> all = new_clock();
   const uint64_t first = g.first_thread + block * g.launch.block, end = first + blocks * g.launch.block;
-  const Clock* last = nullptr;
   for (uint64_t k = first; k < end; ++k) {
-    Thread& t = threads_[k];
-    if (t.known.get() != last) all->join(*t.known);
-    last = t.known.get();
-    all->order[k] = all->read[k] = t.own;
+    all->join(*threads_[k].known);
+    all->order()[k] = all->read()[k] = threads_[k].own;
   }
   for (uint64_t k = first; k < end; ++k) {
     threads_[k].known = all;
@@ -124,10 +186,13 @@ void Races::fence(Warp& w, const Instruction& i, uint32_t lanes) {
     const auto self = static_cast<uint32_t>(w.thread_number(l));
     Thread& t = threads_[self];
     if (i.kind == Kind::kAliasFence) {
+      t.aliased = t.own++;
+      if (!windows_) return;
       Clock& c = writable(t);
-      c.aliased = c.fenced;
-      c.fenced = c.order;
-      c.fenced[self] = t.aliased = t.own++;
+      std::copy_n(c.part(Clock::kFenced), c.threads, c.part(Clock::kAliased));
+      std::copy_n(c.order(), c.threads, c.part(Clock::kFenced));
+      c.part(Clock::kFenced)[self] = t.aliased;
+      c.joined = 0;  // these may be less than they were
       return;
     }
     for (int k = 0; k <= static_cast<int>(i.scope); ++k) {
@@ -145,7 +210,7 @@ void Races::fence(Warp& w, const Instruction& i, uint32_t lanes) {
 void Races::fresh(uint64_t begin, uint64_t end) {
   for (uint64_t word = begin / 4; word < (end + 3) / 4; ++word) {
     const auto page = pages_.find(word / kPageWords);
-    if (page != pages_.end()) page->second[word % kPageWords] = Cell();
+    if (page != pages_.end()) page->second->cells[word % kPageWords].clear();
   }
 }
 
@@ -174,7 +239,6 @@ void Races::update(const Warp& w, const Instruction& i, uint32_t lane, uint64_t 
 }
 
 void Races::multimem(const Warp& w, const Instruction& i, uint32_t lane, uint64_t at, uint64_t bytes) {
-  windows_ = true;
   access(w, i, lane, at, bytes, i.kind != Kind::kMultiLoad, true);
   const auto self = static_cast<uint32_t>(w.thread_number(lane));
   if (i.kind == Kind::kMultiReduction) publish(self, i, at, bytes, true);
@@ -197,15 +261,17 @@ void Races::access(const Warp& w, const Instruction& i, uint32_t lane, uint64_t 
     }
     if (!writes) {
       bool known = false;
-      for (Record& o : c.reads) {
+      size_t at_record = c.next < c.reads.size() ? c.next : 0;  // threads that poll come by turns
+      for (size_t n = c.reads.size(); n > 0 && !known; --n, at_record = at_record + 1 == c.reads.size() ? 0 : at_record + 1) {
+        Record& o = c.reads[at_record];
         if (o.thread != self || o.window != window || (o.mask & ~now.mask) != 0) continue;
         const bool strong = o.strong && now.strong;
         o = now;
         o.strong = strong;
         known = true;
-        break;
       }
-      if (!known) c.reads.push_back(now);
+      if (known) c.next = at_record;
+      else c.reads.push_back(now);
       continue;
     }
     for (const Record& o : c.reads) {
@@ -227,18 +293,18 @@ void Races::conflict(const Warp& w, const Instruction& i, uint32_t lane, uint32_
   const Thread &t = threads_[self], &other = threads_[o.thread];
   const bool crossed = o.window != now.window;
   if (o.thread == self) {
-    if (!crossed || (o.strong && now.strong) || o.clock <= t.aliased || o.clock <= t.known->aliased[self]) return;
+    if (!crossed || (o.strong && now.strong) || o.clock <= t.aliased || o.clock <= t.known->part(Clock::kAliased)[self]) return;
   } else {
     // A word that both poll or count in; data through the window is to be ordered all the same.
     const bool data = o.window && now.window && o.what->kind != Kind::kMultiReduction;
     if (o.strong && now.strong && !data && reaches(other, o.scope, t, now.scope)) return;
     const Clock& c = *t.known;
-    const bool ordered = o.clock <= (read_before ? c.read : c.order)[o.thread];
-    if (ordered && (!crossed || (o.strong && now.strong) || o.clock <= c.aliased[o.thread])) return;
+    const bool ordered = o.clock <= (read_before ? c.read() : c.order())[o.thread];
+    if (ordered && (!crossed || (o.strong && now.strong) || o.clock <= c.part(Clock::kAliased)[o.thread])) return;
   }
   ++found_;
   if (reports_.size() >= kMostReports || !known_.insert({{o.what, now.what}, 1}).second) return;
-  const bool ordered = o.thread == self || o.clock <= (read_before ? t.known->read : t.known->order)[o.thread];
+  const bool ordered = o.thread == self || o.clock <= (read_before ? t.known->read() : t.known->order())[o.thread];
   char hex[32];
   snprintf(hex, sizeof hex, "0x%lx", static_cast<unsigned long>(word * 4));
   const Region* region = w.machine->memory.find(word * 4);
@@ -256,25 +322,25 @@ void Races::observe(uint32_t self, const Instruction& i, uint64_t at, uint64_t b
     const Chain* chain = cell(word).chain.get();
     if (chain == nullptr || chain == last) continue;
     last = chain;
-    for (const Message& m : *chain) {
+    for (const Message& m : chain->messages) {
       const Thread& from = threads_[m.thread];
       if (m.thread == self || !reaches(from, m.scope, t, i.scope)) continue;
-      if (t.known->read[m.thread] < m.clock) {  // the loads before it are over
+      if (t.known->read()[m.thread] < m.clock) {  // the loads before it are over
         Clock& c = writable(t);
-        join_all(c.read, m.known->read);
-        c.read[m.thread] = m.clock;
+        c.join_reads(*m.known);
+        c.read()[m.thread] = m.clock;
       }
       const int near = from.block == t.block ? 0 : from.rank == t.rank ? 1 : 2;
       const auto learn = [&](const Clock& known, uint32_t thread, uint32_t clock) {
-        if (t.known->order[thread] >= clock) return;
+        if (t.known->order()[thread] >= clock) return;
         if (acquires) {
           add(writable(t), known, thread, clock);
           return;
         }
         auto& p = t.pending[near];
-        if (p == nullptr) p = std::make_shared<Clock>(threads_.size());
-        else if (p->order[thread] >= clock) return;
-        add(*p, known, thread, clock);
+        if (p == nullptr) p = new_clock();
+        else if (p->order()[thread] >= clock) return;
+        add(changed(*p), known, thread, clock);
       };
       if (m.releases) learn(*m.known, m.thread, m.clock);
       else if (m.fence != nullptr && reaches(from, m.fence_scope, t, i.scope)) learn(*m.fence, m.fence_thread, m.fence_clock);
@@ -287,17 +353,13 @@ void Races::publish(uint32_t self, const Instruction& i, uint64_t at, uint64_t b
   Thread& t = threads_[self];
   const bool releases = i.order == Order::kRelease || i.order == Order::kAcqRel;
   Message m{self, t.own, t.known, releases, i.scope, t.fence, t.fence_thread, t.fence_clock, t.fence_scope};
-  std::shared_ptr<Chain> chain;
-  if (chained) {
-    const auto& before = cell(at / 4).chain;
-    chain = before == nullptr ? std::make_shared<Chain>() : std::make_shared<Chain>(*before);
-    chain->erase(std::remove_if(chain->begin(), chain->end(),
-                                [&](const Message& x) { return x.thread == self && x.scope <= m.scope && (m.releases || !x.releases); }),
-                 chain->end());
-  } else {
-    chain = std::make_shared<Chain>();
+  const Ref<Chain> chain = chains_.take();
+  if (chained && cell(at / 4).chain != nullptr) {
+    for (const Message& x : cell(at / 4).chain->messages) {
+      if (x.thread != self || x.scope > m.scope || (x.releases && !m.releases)) chain->messages.push_back(x);
+    }
   }
-  chain->push_back(std::move(m));
+  chain->messages.push_back(std::move(m));
   for (uint64_t word = at / 4; word <= (at + bytes - 1) / 4; ++word) cell(word).chain = chain;
 }
 

@@ -22,24 +22,38 @@
 #include <unordered_map>
 #include <vector>
 
+#include "counted.h"
 #include "machine.h"
 
 namespace ptx {
 
-// The knowledge of a thread about all threads, by number.
-struct Clock {
-  std::vector<uint32_t> order;   // everything up to there happened before
-  std::vector<uint32_t> read;    // loads up to there are over
-  std::vector<uint32_t> fenced, aliased;  // and one alias fence, two of them, lie between
+// The knowledge of a thread about all threads, by number. What others refer to does not change.
+struct Clock : Counted<Clock> {
+  // All in one piece: everything up to there happened before; loads up to there are over; and, where there are windows,
+  // one alias fence lies between, two of them do.
+  enum Part { kOrder, kRead, kFenced, kAliased };
+  std::vector<uint32_t> all;
+  uint32_t threads = 0;
+  uint64_t state = 0;                      // a number of this content alone
+  uint64_t joined = 0, joined_reads = 0;   // the last contents that it took in
 
-  explicit Clock(size_t threads) : order(threads), read(threads), fenced(threads), aliased(threads) {}
+  uint32_t* part(Part p) { return all.data() + static_cast<size_t>(p) * threads; }
+  const uint32_t* part(Part p) const { return all.data() + static_cast<size_t>(p) * threads; }
+  uint32_t* order() { return part(kOrder); }
+  uint32_t* read() { return part(kRead); }
+  const uint32_t* order() const { return part(kOrder); }
+  const uint32_t* read() const { return part(kRead); }
+  void reach(uint32_t thread, uint32_t clock);   // what this thread did up to there
   void join(const Clock& c);
+  void join_reads(const Clock& c);
+  void recycle() {}
 };
 
+// One detector watches one run after the other, and keeps its memory.
 class Races {
  public:
-  // From the machine.
-  void size(uint64_t threads);
+  // From the machine. windows: there may be accesses through one.
+  void begin(uint64_t threads, bool windows);
   void begin(const Grid& g);
   void end(const Grid& g);
   void follow(Warp& w, uint32_t lanes);
@@ -70,30 +84,44 @@ class Races {
   // The news in a strong store, or in a chain of atomic operations, for its readers.
   struct Message {
     uint32_t thread, clock;
-    std::shared_ptr<const Clock> known;
+    Ref<Clock> known;
     bool releases;
     Scope scope;
-    std::shared_ptr<const Clock> fence;   // the knowledge at a fence before it…
+    Ref<Clock> fence;                     // the knowledge at a fence before it…
     uint32_t fence_thread, fence_clock;   // …and a clock in it that nobody learns otherwise
     Scope fence_scope;
   };
-  using Chain = std::vector<Message>;
+  struct Chain : Counted<Chain> {
+    std::vector<Message> messages;
+    void recycle() { messages.clear(); }
+  };
+  // What is known of a word.
   struct Cell {
     std::vector<Record> writes, reads;
-    std::shared_ptr<Chain> chain;
+    size_t next = 0;   // where the thread behind the last one that read is likely to be
+    Ref<Chain> chain;
+    void clear();
+  };
+  static constexpr uint64_t kPageWords = 1024, kRecent = 64;
+  struct Page {
+    bool used = false;
+    Cell cells[kPageWords];
   };
   struct Thread {
     uint32_t rank = 0, block = 0;       // block: number among all
     uint32_t own = 1;                   // its own clock
     uint32_t aliased = 0;               // own clock at its last alias fence
-    std::shared_ptr<Clock> known;
-    std::shared_ptr<Clock> pending[3];  // read by relaxed loads: of the block, of the rank, of others
-    std::shared_ptr<const Clock> fence;
+    Ref<Clock> known;
+    Ref<Clock> pending[3];  // read by relaxed loads: of the block, of the rank, of others
+    Ref<Clock> fence;
     uint32_t fence_thread = 0, fence_clock = 0;
     Scope fence_scope = Scope::kSys;
   };
 
   Cell& cell(uint64_t word);
+  Cell& found_cell(uint64_t page, uint64_t word);
+  Ref<Clock> new_clock();
+  Clock& changed(Clock& c);
   Clock& writable(Thread& t);
   void released(Thread& t, const Grid& before);
   bool reaches(const Thread& a, Scope sa, const Thread& b, Scope sb) const;
@@ -105,16 +133,23 @@ class Races {
   static void add(Clock& to, const Clock& from, uint32_t thread, uint32_t clock);
   static std::string name(const Instruction& i);
 
+  Pool<Clock> clocks_;   // pools outlive what refers to them
+  Pool<Chain> chains_;
   std::vector<Thread> threads_;
-  std::unordered_map<uint64_t, std::unique_ptr<Cell[]>> pages_;
-  uint64_t recent_page_ = ~0ull;
-  Cell* recent_ = nullptr;
-  std::map<const Grid*, std::shared_ptr<Clock>> ends_;
+  std::unordered_map<uint64_t, std::unique_ptr<Page>> pages_;
+  std::vector<Page*> used_;
+  struct Recent {
+    uint64_t page = ~0ull;
+    Page* at = nullptr;
+  };
+  Recent recent_[kRecent];
+  std::map<const Grid*, Ref<Clock>> ends_;
   std::map<std::pair<const Instruction*, const Instruction*>, int> known_;
   std::vector<std::string> reports_;
   uint64_t found_ = 0;
+  uint64_t states_ = 0;
   uint32_t blocks_ = 0;
-  bool windows_ = false;   // there was an access through one
+  bool windows_ = false;
 };
 
 }  // namespace ptx

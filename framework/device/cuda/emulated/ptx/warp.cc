@@ -103,7 +103,7 @@ void Machine::turn(Warp& w, uint32_t most) {
     const Instruction& i = g.at.function->code[static_cast<size_t>(g.at.pc++)];
     ++i.hits;
     uint32_t lanes = g.lanes;
-    counts.instructions += static_cast<uint64_t>(__builtin_popcount(lanes));
+    counts.instructions += lanes == ~0u ? kWarp : static_cast<uint64_t>(__builtin_popcount(lanes));
     ++counts.warp_instructions;
     if (i.guard.present()) {
       if (const uint32_t bad = undefined(w, i.guard) & lanes) w.fail(i, static_cast<uint32_t>(__builtin_ctz(bad)), "the predicate was never set");
