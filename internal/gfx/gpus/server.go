@@ -30,7 +30,7 @@ func Start(o Options) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
-	o.Patience = cmp.Or(o.Patience, 30*time.Second)
+	o.Patience = cmp.Or(o.Patience, time.Minute)
 	regions := &memory.Regions{}
 	caches := memory.NewCaches(regions, o.GPUs, o.Shape)
 	s := &Server{

@@ -22,7 +22,7 @@ type Options struct {
 	Seed  uint64
 	Plant func(*object.Object) // changes a code object before it runs
 	// Patience is how long the machine waits for a process that is to answer, or to read what it gets: kernels of all processes stand
-	// still meanwhile. 0: 30 seconds.
+	// still meanwhile. 0: a minute.
 	Patience time.Duration
 }
 
