@@ -1,4 +1,4 @@
-// References that one thread counts. What nobody refers to any more goes back to its pool, and keeps its memory.
+// References that one thread counts. An object that has none any more goes back to its pool, and keeps its memory.
 #ifndef EMULATED_PTX_COUNTED_H_
 #define EMULATED_PTX_COUNTED_H_
 

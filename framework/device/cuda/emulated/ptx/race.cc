@@ -22,7 +22,7 @@ void Clock::reach(uint32_t thread, uint32_t clock) {
   read()[thread] = std::max(read()[thread], clock);
 }
 
-// What it took in last it has: nothing in it gets less.
+// The clock that it took in last is there already: nothing in it gets less.
 void Clock::join(const Clock& c) {
   if (&c == this || joined == c.state) return;
   joined = c.state;

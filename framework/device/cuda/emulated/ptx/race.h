@@ -27,7 +27,7 @@
 
 namespace ptx {
 
-// The knowledge of a thread about all threads, by number. What others refer to does not change.
+// The knowledge of a thread about all threads, by number. A clock that others refer to does not change.
 struct Clock : Counted<Clock> {
   // All in one piece: everything up to there happened before; loads up to there are over; and, where there are windows,
   // one alias fence lies between, two of them do.
@@ -43,7 +43,7 @@ struct Clock : Counted<Clock> {
   uint32_t* read() { return part(kRead); }
   const uint32_t* order() const { return part(kOrder); }
   const uint32_t* read() const { return part(kRead); }
-  void reach(uint32_t thread, uint32_t clock);   // what this thread did up to there
+  void reach(uint32_t thread, uint32_t clock);   // all work of this thread up to there
   void join(const Clock& c);
   void join_reads(const Clock& c);
   void recycle() {}
@@ -95,7 +95,7 @@ class Races {
     std::vector<Message> messages;
     void recycle() { messages.clear(); }
   };
-  // What is known of a word.
+  // The accesses to a word, and the news in it.
   struct Cell {
     std::vector<Record> writes, reads;
     size_t next = 0;   // where the thread behind the last one that read is likely to be
