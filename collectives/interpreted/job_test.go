@@ -80,7 +80,7 @@ func newJob(t testing.TB, s *interpret.Session, x shape, in, out uint64) *job {
 	if j.geometry, err = kernelargs.Divide(scratch, x.ranks, max(x.grid, x.lanes), kernelargs.DeviceLine); err != nil {
 		t.Fatal(err)
 	}
-	j.geometry = j.geometry.WithLamport()
+	j.geometry = j.geometry.WithLamport(x.ranks)
 	if x.chunk > 0 {
 		j.geometry.StageSlot, j.geometry.PipeSlot = min(j.geometry.StageSlot, x.chunk), min(j.geometry.PipeSlot, x.chunk)
 	}
@@ -208,7 +208,7 @@ func (j *job) packets(e *entry, rank int, count uint64, release kernelargs.Relea
 		Input: uintptr(at(atInput, rank)), Output: uintptr(j.output(rank)), Count: count, Op: uint32(j.op), Element: uint32(e.dtype.Size()), Scale: 1,
 	}
 	a.Signature = j.signature(e, count)
-	a.Area, a.Half, a.Slot = j.geometry.LLArea(protocol.Area, j.ranks)
+	a.Area, a.Half, a.Slot, _ = j.geometry.LLArea(protocol.Area, j.ranks)
 	copy(a.Scratch[:], c.Scratch[:j.ranks])
 	return a
 }

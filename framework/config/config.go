@@ -140,7 +140,7 @@ type Pinned struct {
 type Comm struct {
 	// Scratch is the memory per rank that collectives use for data on its way. 0:
 	// 32MiB on the host, on a GPU 64MiB for each rank, 256MiB at most. Packets without a flag take a sixth more on a
-	// GPU, 16MiB at most, among at most 8 ranks. All ranks need the same.
+	// GPU, 16MiB at most, among at most 8 ranks, and half as much between two. All ranks need the same.
 	Scratch Bytes `config:"scratch"`
 
 	// Deadline ends every wait of a kernel. 0: a wait ends when the data comes or

@@ -13,7 +13,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
 // board is where ranks publish what they begin, and where kernels leave what the host is to know.
@@ -22,7 +21,7 @@ type board struct {
 	host      bool
 	check     engine.Signatures
 	symmetric *comm.Symmetric // scratch, which begins with mailboxes
-	state     device.Memory
+	state     uintptr
 	notes     *notes // nil on the host
 	name      func(k collective.Kind, id uint32) string
 	copying   func() bool // whether copies have been used
@@ -34,7 +33,7 @@ func (b *board) found(offset uintptr) uint32 { return atomic.LoadUint32(b.note(o
 
 func (b *board) note(offset uintptr) *uint32 {
 	if b.host {
-		return (*uint32)(kernelargs.At(b.state.Addr() + offset))
+		return (*uint32)(kernelargs.At(b.state + offset))
 	}
 	return (*uint32)(kernelargs.At(b.notes.addr + offset))
 }

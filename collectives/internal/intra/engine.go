@@ -69,7 +69,7 @@ func (e *Engine) offer(found engine.Kernels, copies []*algorithm, at site, lanes
 	kernels, unplaced := offered(found.Collectives, at)
 	e.unplaced = append(found.Unplaced, unplaced...)
 	if slices.ContainsFunc(kernels, lamport) {
-		*g = g.WithLamport()
+		*g = g.WithLamport(ranks)
 	}
 	e.ll = llKernels{call: &e.args, residents: &e.residents}
 	e.ll.divide(g, ranks)

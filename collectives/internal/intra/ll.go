@@ -13,25 +13,19 @@ type llKernels struct {
 	args      [kernelargs.Areas]kernelargs.LLArgs
 	call      *kernelargs.Args // of the call that is under way
 	residents *residents
-	lines     uint64 // that lie in LineRoom
+	room      choose.Slots
 }
 
 // slots are how many bytes a peer has room for; of lines, if each took LineRoom.
-func (x *llKernels) slots() (s choose.Slots) {
-	for i := range x.args {
-		s[i] = x.args[i].Slot
-	}
-	s[kernelargs.LineArea] *= x.lines
-	return s
-}
+func (x *llKernels) slots() choose.Slots { return x.room }
 
 // divide says where packets go in scratch.
 func (x *llKernels) divide(g *kernelargs.Geometry, ranks int) {
-	x.lines = kernelargs.LineRoom / max(g.LineBytes, kernelargs.DeviceLine)
 	for i := range x.args {
 		a := &x.args[i]
-		a.Area, a.Half, a.Slot = g.LLArea(kernelargs.Area(i), ranks)
+		a.Area, a.Half, a.Slot, x.room[i] = g.LLArea(kernelargs.Area(i), ranks)
 	}
+	x.room[kernelargs.LineArea] *= kernelargs.LineRoom / max(g.LineBytes, kernelargs.DeviceLine)
 }
 
 // fill prepares the arguments.

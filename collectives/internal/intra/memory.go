@@ -29,7 +29,7 @@ type memory struct {
 	geometry  kernelargs.Geometry
 	scratch   *comm.Memory
 	symmetric *comm.Symmetric
-	state     device.Memory
+	state     device.Memory // of a rank on the host; that of a GPU is behind its scratch
 	window    *comm.SwitchChannel
 	windowMem *comm.Memory
 }
@@ -73,21 +73,25 @@ func (e *Engine) agree(ctx context.Context) error {
 func (e *Engine) allocate(ctx context.Context) error {
 	m, b := &e.memory, &e.board
 	var err error
-	if m.scratch, err = e.comm.Alloc(m.geometry.Total); err != nil {
+	if m.scratch, err = e.comm.Alloc(m.bytes(e.host)); err != nil {
 		return fmt.Errorf("scratch: %w", err)
 	}
 	if err := m.empty(e.comm.Device()); err != nil {
 		return fmt.Errorf("scratch: %w", err)
 	}
-	if m.state, err = e.comm.Device().Alloc(kernelargs.StateBytes + kernelargs.PullBytes); err != nil {
-		return fmt.Errorf("state: %w", err)
+	state := m.scratch.Addr() + uintptr(m.behind())
+	if e.host {
+		if m.state, err = e.comm.Device().Alloc(kernelargs.StateBytes + kernelargs.PullBytes); err != nil {
+			return fmt.Errorf("state: %w", err)
+		}
+		state = m.state.Addr()
 	}
 	if m.symmetric, err = e.comm.Exchange(ctx, m.scratch); err != nil {
 		return fmt.Errorf("scratch: %w", err)
 	}
-	*b = board{comm: e.comm, host: e.host, check: e.opts.Signatures, symmetric: m.symmetric, state: m.state, name: e.name, copying: e.copying, pending: e.Pending}
+	*b = board{comm: e.comm, host: e.host, check: e.opts.Signatures, symmetric: m.symmetric, state: state, name: e.name, copying: e.copying, pending: e.Pending}
 	k := &e.args.Common
-	k.Control, k.State = e.comm.Control(), m.state.Addr()
+	k.Control, k.State = e.comm.Control(), state
 	k.Notes = k.State
 	if !e.host {
 		if b.notes, err = openNotes(e.comm.Device(), e.comm.Size()); err != nil {
@@ -116,6 +120,20 @@ func (e *Engine) allocate(ctx context.Context) error {
 		withdraw(e, choose.Pull, fmt.Errorf("%w: the system does not let all ranks read the memory of each other's processes", framework.ErrUnsupported))
 	}
 	return err
+}
+
+// bytes is what scratch takes. That of a GPU has the state of kernels behind it, which no peer writes: memory of a GPU comes in
+// units of 2 MiB, of which the state would leave the most of one empty.
+func (m *memory) bytes(host bool) uint64 {
+	if host {
+		return m.geometry.Total
+	}
+	return m.behind() + kernelargs.StateBytes
+}
+
+// behind is where scratch ends.
+func (m *memory) behind() uint64 {
+	return (m.geometry.Total + kernelargs.Burst - 1) / kernelargs.Burst * kernelargs.Burst
 }
 
 // filler is a device that fills its memory. Without it there are no packets without a flag.

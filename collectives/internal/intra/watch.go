@@ -132,7 +132,7 @@ func (w *watch) onDevice(b *board) error {
 	if n := b.notes; !n.alone {
 		n.alone = w.gone(b, (b.comm.Rank()+1)%b.comm.Size(), time.Millisecond)
 	}
-	begun := b.notes.begun(b.state.Addr())
+	begun := b.notes.begun(b.state)
 	current := begun != 0 && b.notes.refresh(b.symmetric, b.comm.Rank(), b.comm.Size())
 	b.notes.mu.Unlock()
 	stalled := begun == w.begun

@@ -14,6 +14,7 @@ type Geometry struct {
 	Mailboxes   uint32 // lanes that have mailboxes alone, those included
 	Packets     uint64
 	PacketHalf  uint64
+	Places      uint32 // for packets, with a flag or without, in a half: one for each rank, or for the only peer
 	Lines       uint64 // on GPUs
 	LineHalf    uint64
 	Lamport     uint64 // packets without a flag, behind all else: see WithLamport
@@ -64,7 +65,7 @@ const (
 
 // Two GPUs of NVIDIA's gain nothing from more than this. Communicators of two are frequent, and each has scratch of its own.
 const (
-	packetsOfTwo    = 17 << 18  // both halves: one-shot sums of 512 KiB
+	packetsOfTwo    = 17 << 18  // both halves, with a place for each rank: one-shot sums of 512 KiB
 	stageSlotOfTwo  = 16 << 10  // of last resorts
 	pipeSlotOfTwo   = 128 << 10 // a lane of 128 fetches MostFetched at a time
 	lineGroupsOfTwo = 4
@@ -76,7 +77,10 @@ const (
 // On GPUs line is how many bytes a line takes there, LineRoom or less; 0: on the host.
 func Divide(scratch uint64, ranks int, lanes uint32, line uint64) (Geometry, error) {
 	n, l, device := uint64(ranks), uint64(lanes), line != 0
-	g := Geometry{Lanes: lanes, Mailboxes: lanes, LineBytes: line}
+	g := Geometry{Lanes: lanes, Mailboxes: lanes, LineBytes: line, Places: uint32(ranks)}
+	if device && ranks == 2 {
+		g.Places = 1 // a rank sends nothing to itself
+	}
 	mostPackets, mostStage, mostPipe, mostGroups := uint64(devicePackets), uint64(mostStageSlot), uint64(mostPipeSlot), uint64(mostLineGroups)
 	forLines := scratch / 3 // each of LineRoom
 	if ranks == 2 && line == DeviceLine {
@@ -97,7 +101,7 @@ func Divide(scratch uint64, ranks int, lanes uint32, line uint64) (Geometry, err
 	if device {
 		most, staged = mostPackets, 8
 	}
-	g.PacketHalf = min(rest/8, most) / 2 / 4096 * 4096
+	g.PacketHalf = g.half(min(rest/8, most), ranks)
 	g.Lines = g.Packets + 2*g.PacketHalf
 	g.Stages = g.Lines
 	if device {
@@ -142,11 +146,16 @@ const Sentinel = 0xff
 
 // WithLamport adds an area for packets without a flag, five parts of 32 of what scratch has otherwise: of two ranks for
 // reduce-scatters of 6 MiB. It comes on top of that, so that no other algorithm has less.
-func (g Geometry) WithLamport() Geometry {
+func (g Geometry) WithLamport(ranks int) Geometry {
 	g.Lamport = (g.Total + slotUnit - 1) / slotUnit * slotUnit
-	g.LamportHalf = min(g.Total*5/32, mostLamport) / 2 / 4096 * 4096
+	g.LamportHalf = g.half(min(g.Total*5/32, mostLamport), ranks)
 	g.Total = g.Lamport + 2*g.LamportHalf
 	return g
+}
+
+// half is how long each of two halves of packets is that take so many bytes with a place for each rank.
+func (g Geometry) half(both uint64, ranks int) uint64 {
+	return both / 2 * uint64(g.Places) / uint64(ranks) / 4096 * 4096
 }
 
 // Area is a part of scratch for the packets of kernels for few ranks.
@@ -160,17 +169,24 @@ const (
 	Areas
 )
 
-// LLArea is where an area begins, how long each of its halves is, and how much of that is for one peer.
-func (g Geometry) LLArea(a Area, ranks int) (area, half, slot uint64) {
+// LLArea is where an area begins, how long each of its halves is, how far the places of two ranks in it are apart, and
+// what each has room for. Between two GPUs packets have one place, so 0 apart. Lines have a place for each rank: kernels
+// that cut messages take that distance for the size.
+func (g Geometry) LLArea(a Area, ranks int) (area, half, apart, room uint64) {
+	places := uint64(g.Places)
 	switch a {
 	case LineArea:
-		area, half = g.Lines, g.LineHalf
+		area, half, places = g.Lines, g.LineHalf, uint64(ranks)
 	case LamportArea:
 		area, half = g.Lamport, g.LamportHalf
 	default:
 		area, half = g.Packets, g.PacketHalf
 	}
-	return area, half, half / uint64(ranks) / slotUnit * slotUnit
+	room = half / places / slotUnit * slotUnit
+	if places > 1 {
+		apart = room
+	}
+	return area, half, apart, room
 }
 
 // PipeChunk is how much of a share a lane sends each peer at once when the slots of pipes are

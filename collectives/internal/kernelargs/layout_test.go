@@ -153,6 +153,35 @@ func TestScratchIsDivided(t *testing.T) {
 	}
 }
 
+// Packets between two GPUs have one place in each half, as a rank sends nothing to itself: as much room as with a place for each
+// rank, in half the memory. It holds what tables send there. Lines have a place for each rank.
+func TestPacketsOfTwoHaveOnePlace(t *testing.T) {
+	for _, line := range []uint64{DeviceLine, LineRoom} {
+		g, err := Divide(128<<20, 2, 32, line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g = g.WithLamport(2)
+		for a, least := range map[Area]uint64{PacketArea: 2*512<<10 + 16, LamportArea: 3<<20 + 32} { // sums of 512 KiB, shares of 3 MiB
+			if _, half, apart, room := g.LLArea(a, 2); apart != 0 || half-room >= slotUnit || room < least {
+				t.Errorf("lines of %d, area %d: halves of %d bytes, places of %d at a distance of %d: expected one of %d or more", line, a, half, room, apart, least)
+			}
+		}
+		if _, half, apart, room := g.LLArea(LineArea, 2); apart != room || 2*room > half || room == 0 {
+			t.Errorf("lines of %d: halves of %d bytes, places of %d at a distance of %d: expected two", line, half, room, apart)
+		}
+	}
+	for ranks, line := range map[int]uint64{2: 0, 3: LineRoom, 8: LineRoom} { // the host, and more ranks
+		g, err := Divide(32<<20, ranks, 4, line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, half, apart, room := g.WithLamport(ranks).LLArea(LamportArea, ranks); apart != room || uint64(ranks)*room > half || room == 0 {
+			t.Errorf("%d ranks, lines of %d: halves of %d bytes, places of %d at a distance of %d", ranks, line, half, room, apart)
+		}
+	}
+}
+
 // Chunks between barriers have the memory of pipes, cut for another number of lanes: their slots stay within it,
 // hold whole lines, and a lane tells of enough at a time.
 func TestChunksFitIntoPipes(t *testing.T) {
