@@ -207,7 +207,7 @@ func TestInterface(t *testing.T) {
 	text, err := run(t, p, 0, nil, "-c", `
 import mscclpp, re
 from mscclpp import _library
-print(*sorted([*_library.FUNCTIONS, *_library._OTHERS]))
+print(*sorted([*_library.FUNCTIONS, *_library._OTHERS, *_library._UNDER_THE_LOCK]))
 names = {"InvalidUsage": "INVALID"}
 upper = lambda n: names.get(n) or re.sub("(?<=[a-z])(?=[A-Z])", "_", n).upper().removesuffix("FN")
 print(*sorted(f"{upper(e.name)}={int(e)}" for c in (mscclpp.ErrorCode, mscclpp.DataType, mscclpp.ReduceOp) for e in c))

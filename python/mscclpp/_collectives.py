@@ -1,58 +1,24 @@
-"""Collectives and messages: how arguments become those of the C interface, in few steps for arrays of NumPy and tensors of torch."""
+"""Collectives and messages: how arguments become those of the C interface.
+
+For arrays that it knows C does that itself, with the caller of the communicator. It leaves all others to what is here, and those with which something
+is wrong, which is found here.
+"""
 
 from __future__ import annotations
 
 import ctypes
-import sys
-from ctypes import byref, c_size_t, c_void_p
+from ctypes import byref, c_size_t
 
 from . import _errors, _streams, _types
-from ._buffers import Buffer, from_buffer, resolve
+from ._buffers import Buffer, resolve
 from ._library import CallOptions
 
 TYPE_CHECKING = False  # checkers of types take it for true
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_known, _Op = _types.cache, _types.ReduceOp
-_ndarray = None  # numpy.ndarray, once one was seen
-_tensor = None  # torch.Tensor likewise
-_current_stream = None  # of torch, by the number of a GPU
-_OTHERWISE = (KeyError, TypeError, ValueError, BufferError)  # of arrays that do not take the short way
-
-
-class _Kept(dict):
-    """Objects for C by their values, which are made when they are first asked for; the usual ones are kept."""
-
-    def __init__(self, make) -> None:
-        self._make = make
-
-    def __missing__(self, value):
-        if len(self) > 1000:
-            self.clear()
-        self[value] = made = self._make(value)
-        return made
-
-
-def _stream_options(stream: int):
-    """Return the options of a call on a stream, which nobody changes."""
-    return byref(CallOptions(ctypes.sizeof(CallOptions), stream or None, None, 0.0))
-
-
-_counts, _pointers, _on_stream = _Kept(c_size_t), _Kept(c_void_p), _Kept(_stream_options)
-
-
-def _learn(array, code: int | None) -> None:
-    """Remember the type of a NumPy array and of its elements: such arrays take a shorter way from now on."""
-    global _ndarray, _tensor, _current_stream
-    package = type(array).__module__
-    if package == "numpy":
-        _ndarray = sys.modules["numpy"].ndarray
-        _known[array.dtype] = code
-    elif package == "torch":
-        torch = sys.modules["torch"]
-        _tensor, _current_stream = torch.Tensor, getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        _known[array.dtype] = code
+# Calls of mscclpp_python_caller: MSCCLPP_PYTHON_ALL_REDUCE and so on.
+_ALL_REDUCE, _REDUCE, _REDUCE_SCATTER, _ALL_GATHER, _BROADCAST, _ALL_TO_ALL, _SEND, _RECV = range(8)
 
 
 class Collectives:
@@ -75,27 +41,12 @@ class Collectives:
             UnsupportedError: no algorithm serves the type or operation.
             PeerError, TimeoutError, ClosedError: why the communicator has failed.
         """
-        if self._host and type(send) is _ndarray and stream is algorithm is scale is self._held and type(op) is _Op:
-            try:
-                code, count = _known[send.dtype], send.size
-                at = to = from_buffer(send)
-                if recv is not None and recv is not send:
-                    to = from_buffer(recv) if type(recv) is _ndarray and recv.size == count and recv.dtype is send.dtype else None
-            except _OTHERWISE:
-                code = None
-            if code is not None and to is not None:
-                result = self._quick(self._pointer, at, to, _counts[count], code, op, None)
-                if result:
-                    raise self._error(result)
+        if algorithm is scale is None:
+            result = self._direct(_ALL_REDUCE, send, send if recv is None else recv, op, 0, stream)
+            if not result:
                 return
-        if type(send) is _tensor and algorithm is scale is None and type(op) is _Op:
-            short = self._tensors(send, send if recv is None else recv, 1, 1, stream)
-            if short is not None:
-                at, to, count, code, options = short
-                result = self._quick(self._pointer, at, to, count, code, op, options)
-                if result:
-                    raise self._error(result)
-                return
+            if result > 0:
+                raise self._error(result)
         a = resolve(send, "all_reduce: send", stream)
         b = a if recv is None else resolve(recv, "all_reduce: recv", stream)
         count, code = self._sizes("all_reduce", a, b, 1, 1, reduces=True)
@@ -104,10 +55,12 @@ class Collectives:
     def reduce(self, send: object, recv: object = None, op: int = _types.ReduceOp.SUM, root: int = 0,
                *, stream: object = None, algorithm: str | None = None, scale: float | None = None) -> None:
         """Reduce n elements of all ranks to recv of root, where None is for the result in send. Arguments as all_reduce."""
-        if algorithm is scale is None and type(root) is int and 0 <= root < (self._size or 0) and type(op) is _Op:
-            short = self._arrays(send, send if recv is None or self._rank != root else recv, 1, 1, stream)
-            if short is not None:
-                return self._short(self._lib.quick_reduce, short[:4] + (op, root), short[4])
+        if algorithm is scale is None:
+            result = self._direct(_REDUCE, send, send if recv is None or self._rank != root else recv, op, root, stream)
+            if not result:
+                return
+            if result > 0:
+                raise self._error(result)
         root = _errors.whole(root, "reduce: root")
         a = resolve(send, "reduce: send", stream)
         b = a if recv is None or self.rank != root else resolve(recv, "reduce: recv", stream)
@@ -118,27 +71,12 @@ class Collectives:
     def reduce_scatter(self, send: object, recv: object = None, op: int = _types.ReduceOp.SUM,
                        *, stream: object = None, algorithm: str | None = None, scale: float | None = None) -> None:
         """Reduce size*n elements, and give each rank its own n of the result: in recv, or in its part of send for None."""
-        if self._host and type(send) is type(recv) is _ndarray and stream is algorithm is scale is self._held and type(op) is _Op:
-            try:
-                code, count = _known[recv.dtype], recv.size
-                if send.size != count * self._size or send.dtype is not recv.dtype:
-                    code = None
-                at, to = from_buffer(send), from_buffer(recv)
-            except _OTHERWISE:
-                code = None
-            if code is not None:
-                result = self._lib.quick_reduce_scatter(self._pointer, at, to, _counts[count], code, op, None)
-                if result:
-                    raise self._error(result)
+        if algorithm is scale is None:
+            result = self._direct(_REDUCE_SCATTER, send, recv, op, 0, stream)
+            if not result:
                 return
-        if type(send) is _tensor and algorithm is scale is None and type(op) is _Op:
-            short = self._tensors(send, recv, self._size or 1, 1, stream)
-            if short is not None:
-                at, to, count, code, options = short
-                result = self._lib.quick_reduce_scatter(self._pointer, at, to, count, code, op, options)
-                if result:
-                    raise self._error(result)
-                return
+            if result > 0:
+                raise self._error(result)
         a = resolve(send, "reduce_scatter: send", stream)
         b = self._part(a, "reduce_scatter: send") if recv is None else resolve(recv, "reduce_scatter: recv", stream)
         count, code = self._sizes("reduce_scatter", a, b, self.size, 1, reduces=True)
@@ -146,26 +84,12 @@ class Collectives:
 
     def all_gather(self, send: object, recv: object, *, stream: object = None, algorithm: str | None = None) -> None:
         """Gather n elements of each rank in recv of all, which has size*n, in the order of ranks; send None: its part of recv."""
-        if self._host and type(send) is type(recv) is _ndarray and stream is algorithm is self._held:
-            try:
-                code, count = _known[send.dtype], send.size
-                if recv.size != count * self._size or send.dtype is not recv.dtype:
-                    code = None
-                at, to = from_buffer(send), from_buffer(recv)
-            except _OTHERWISE:
-                code = None
-            if code is not None:
-                result = self._lib.quick_all_gather(self._pointer, at, to, _counts[count], code, None)
-                if result:
-                    raise self._error(result)
+        if algorithm is None:
+            result = self._direct(_ALL_GATHER, send, recv, 0, 0, stream)
+            if not result:
                 return
-        if type(send) is _tensor and algorithm is None:
-            short = self._tensors(send, recv, 1, self._size, stream)
-            if short is not None:
-                result = self._lib.quick_all_gather(self._pointer, *short)
-                if result:
-                    raise self._error(result)
-                return
+            if result > 0:
+                raise self._error(result)
         b = resolve(recv, "all_gather: recv", stream)
         a = self._part(b, "all_gather: recv") if send is None else resolve(send, "all_gather: send", stream)
         count, code = self._sizes("all_gather", a, b, 1, self.size)
@@ -173,10 +97,12 @@ class Collectives:
 
     def broadcast(self, send: object, recv: object = None, root: int = 0, *, stream: object = None, algorithm: str | None = None) -> None:
         """Copy n elements of root's send to recv of all, where None is for send itself. send is read on root alone, and may be None elsewhere."""
-        if algorithm is None and type(root) is int and 0 <= root < (self._size or 0):
-            short = self._arrays(send, send if recv is None else recv, 1, 1, stream)
-            if short is not None:
-                return self._short(self._lib.quick_broadcast, short[:4] + (root,), short[4])
+        if algorithm is None:
+            result = self._direct(_BROADCAST, send, send if recv is None else recv, 0, root, stream)
+            if not result:
+                return
+            if result > 0:
+                raise self._error(result)
         root = _errors.whole(root, "broadcast: root")
         a = resolve(recv if send is None else send, "broadcast: send", stream)
         b = a if recv is None else resolve(recv, "broadcast: recv", stream)
@@ -211,9 +137,11 @@ class Collectives:
     def all_to_all(self, send: object, recv: object, *, stream: object = None, algorithm: str | None = None) -> None:
         """Send the n elements at r*n of send to each rank r, and receive as many from it at r*n of recv."""
         if algorithm is None:
-            short = self._arrays(send, recv, self._size or 1, self._size, stream)
-            if short is not None:
-                return self._short(self._lib.quick_all_to_all, short[:4], short[4])
+            result = self._direct(_ALL_TO_ALL, send, recv, 0, 0, stream)
+            if not result:
+                return
+            if result > 0:
+                raise self._error(result)
         a, b = resolve(send, "all_to_all: send", stream), resolve(recv, "all_to_all: recv", stream)
         count, code = self._sizes("all_to_all", a, b, self.size, self.size)
         self._call(self._lib.all_to_all, "all_to_all", (a.address, b.address, count, code), (a, b), b, stream, algorithm)
@@ -233,20 +161,24 @@ class Collectives:
 
     def send(self, buffer: object, peer: int, *, stream: object = None, algorithm: str | None = None) -> None:
         """Send a message to a peer. Messages between two ranks in one direction are matched in their order."""
-        if algorithm is None and type(peer) is int and 0 <= peer < (self._size or 0):
-            short = self._arrays(buffer, buffer, 1, 1, stream)
-            if short is not None:
-                return self._short(self._lib.quick_send, short[1:4] + (peer,), short[4])
+        if algorithm is None:
+            result = self._direct(_SEND, buffer, buffer, 0, peer, stream)
+            if not result:
+                return
+            if result > 0:
+                raise self._error(result)
         a = resolve(buffer, "send: buffer", stream)
         count, code = self._sizes("send", a, a, 1, 1)
         self._call(self._lib.send, "send", (a.address, count, code, _errors.whole(peer, "send: peer")), (a,), None, stream, algorithm)
 
     def recv(self, buffer: object, peer: int, *, stream: object = None, algorithm: str | None = None) -> None:
         """Receive a message of a peer, which has as many elements as buffer."""
-        if algorithm is None and type(peer) is int and 0 <= peer < (self._size or 0):
-            short = self._arrays(buffer, buffer, 1, 1, stream)
-            if short is not None:
-                return self._short(self._lib.quick_recv, short[1:4] + (peer,), short[4])
+        if algorithm is None:
+            result = self._direct(_RECV, buffer, buffer, 0, peer, stream)
+            if not result:
+                return
+            if result > 0:
+                raise self._error(result)
         b = resolve(buffer, "recv: buffer", stream)
         count, code = self._sizes("recv", b, b, 1, 1)
         self._call(self._lib.recv, "recv", (b.address, count, code, _errors.whole(peer, "recv: peer")), (b,), b, stream, algorithm)
@@ -254,60 +186,6 @@ class Collectives:
     def barrier(self, *, stream: object = None) -> None:
         """Wait, on the device, until all ranks have called it."""
         self._call(self._lib.barrier, "barrier", (), (), None, stream, None)
-
-    def _arrays(self, send, recv, sends: int, receives: int, stream):
-        """Return pointers, count, type and options for C where two arrays of NumPy, or tensors, can take the short way."""
-        if type(send) is _tensor:
-            return self._tensors(send, recv, sends, receives, stream)
-        if not self._host or type(send) is not _ndarray or type(recv) is not _ndarray or self._held is not None or stream is not None:
-            return None
-        try:
-            code, total = _known[send.dtype], send.size
-            count = total // sends
-            if code is None or recv.dtype is not send.dtype or count * sends != total or recv.size != count * receives:
-                return None
-            at = from_buffer(send)
-            return at, at if recv is send else from_buffer(recv), _counts[count], code, None
-        except _OTHERWISE:
-            return None
-
-    def _tensors(self, send, recv, sends: int, receives: int, stream):
-        """Do as _arrays for dense tensors of torch on the communicator's device.
-
-        Only the imaginary part of a conjugate has values that are negated when they are read; its elements have gaps, unless it is one.
-        """
-        index = self._index
-        if index is None or type(recv) is not _tensor or self._held is not None:
-            return None
-        try:
-            dtype = send.dtype
-            code, total = _known[dtype], send.numel()
-            count = total if sends == 1 else total // sends
-            if code is None or not send.is_contiguous() or count * sends != total or (total < 2 and send.is_neg()):
-                return None
-            at = to = _pointers[send.data_ptr()]
-            if recv is not send:
-                total = count * receives
-                if recv.dtype is not dtype or recv.numel() != total or not recv.is_contiguous() or recv.get_device() != index or (total < 2 and recv.is_neg()):
-                    return None
-                to = _pointers[recv.data_ptr()]
-            if index < 0:
-                options = None
-                if stream is not None or not send.is_cpu:
-                    return None
-            else:
-                if not send.is_cuda or send.get_device() != index:
-                    return None
-                number = _current_stream(index) if stream is None else _streams.pointer(stream)
-                options = _on_stream[number]
-            return at, to, _counts[count], code, options
-        except (KeyError, RuntimeError, TypeError):  # a layout without memory, a type that is not known yet
-            return None
-
-    def _short(self, function, arguments, options) -> None:
-        result = function(self._pointer, *arguments, options)
-        if result:
-            raise self._error(result)
 
     # Common parts of collectives ---------------------------------------------------------------
 
@@ -317,8 +195,8 @@ class Collectives:
                 self._place(b, name)
         if target is not None and target.readonly:
             raise _errors.invalid(f"{name}: {target.type} is read-only: expected memory that the result can be written to")
-        if name in ("all_reduce", "reduce", "reduce_scatter") and (scale is None) == (arguments[4] == _Op.PREMUL_SUM):
-            raise _errors.invalid(f"{name}: PREMUL_SUM without a scale" if scale is None else f"{name}: {_Op(arguments[4]).name} with a scale: expected PREMUL_SUM, or none")
+        if name in ("all_reduce", "reduce", "reduce_scatter") and (scale is None) == (arguments[4] == _types.ReduceOp.PREMUL_SUM):
+            raise _errors.invalid(f"{name}: PREMUL_SUM without a scale" if scale is None else f"{name}: {_types.ReduceOp(arguments[4]).name} with a scale: expected PREMUL_SUM, or none")
         options = None
         if not self._host:
             stream = _streams.choose(stream, buffers, self._index or 0)
@@ -348,7 +226,7 @@ class Collectives:
         """Return the bytes of what is counted, and its type; elements that the library has no type for go as bytes."""
         if a is not b and (a.code != b.code or a.itemsize != b.itemsize):
             raise _errors.invalid(f"{name}: send has {a.type}, recv {b.type}: expected one type")
-        _learn(a.keep, a.code)
+        self._lib.learn(a.keep)
         if a.code is not None:
             return a.itemsize, a.code
         if reduces:

@@ -8,7 +8,7 @@ from ctypes import byref, c_int32, c_size_t, c_void_p
 
 from . import _errors, _lifetime, _streams, _types
 from ._collectives import Collectives
-from ._library import CommOptions, LogFunction, UniqueIdBytes, WriteFunction, library
+from ._library import CommOptions, LogFunction, UniqueIdBytes, WriteFunction, library, no_caller
 from ._objects import Objects, nanoseconds
 from ._selection import Selection
 from ._unique_id import UniqueId
@@ -86,16 +86,15 @@ class Communicator(Collectives, Objects, Selection):
         self._handle = handle
         self._closed = False
         self._aborted = None
-        self._host = False  # the short way of NumPy's arrays is open
-        self._index = None  # likewise of torch's tensors: the number of the GPU, -1 for the host
+        self._host = False
+        self._index = None  # number of the GPU, -1 for the host
         self._device = None
         self._selector = None
         self._rank = self._size = None
         self._held = None  # buffers of an open group
         self._depth = 0
         self._parts = []
-        self._quick = self._lib.quick_all_reduce
-        self._pointer = c_void_p(handle)
+        self._caller = self._direct = no_caller  # makes calls in C; _direct at the moment, for a group has none
         _lifetime.opened(self)
 
     def join(self) -> None:
@@ -111,6 +110,7 @@ class Communicator(Collectives, Objects, Selection):
         self._device = self.query("device")
         self._host = self._device == "host"
         self._index = -1 if self._host else int(self._device.rpartition(":")[2])
+        self._caller = self._direct = self._lib.caller(self._handle, self._size, self._index)
 
     # State ----------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class Communicator(Collectives, Objects, Selection):
         """Leave in an orderly way, and free what was made with the communicator. Closing again does nothing."""
         if not self._closed:
             self._closed = True
-            self._host, self._index = False, None
+            self._caller = self._direct = no_caller
             _lifetime.closed(self)
             self._check_end(self._lib.comm_destroy(self._handle))
 
@@ -274,7 +274,7 @@ class Communicator(Collectives, Objects, Selection):
     def _end(self, function, cause: str) -> None:
         if not self._closed:
             self._closed, self._aborted = True, cause or "by the program"
-            self._host, self._index = False, None
+            self._caller = self._direct = no_caller
             _lifetime.closed(self)
             self._check_end(function(self._handle, cause.encode() if cause else None))
 
@@ -327,7 +327,8 @@ class _Group:
         comm._check(comm._lib.group_start(comm._handle))
         comm._depth += 1
         if comm._held is None:
-            comm._held = []
+            comm._held = []  # to which C would add nothing
+            comm._direct = no_caller
         return self
 
     def __exit__(self, kind, value, trace) -> None:
@@ -340,7 +341,7 @@ class _Group:
                 comm._check(comm._lib.group_end(comm._handle))
         finally:
             if comm._depth == 0:
-                comm._held = None
+                comm._held, comm._direct = None, comm._caller
 
 
 def _text(value) -> str:

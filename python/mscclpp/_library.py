@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
 import os
+import sys
 import threading
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p, py_object
 
 from . import _errors
 
@@ -212,7 +214,17 @@ _OTHERS = {
     "last_error_rank": ([], c_int32),
     "supports": ([c_char_p], c_int),
 }
-QUICK = ("all_reduce", "reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "send", "recv")
+# Functions that Python calls as it holds its lock.
+_UNDER_THE_LOCK = {
+    "python_caller": ([_handle, c_int32, c_int32], py_object),
+    "python_learn": ([py_object, c_int32, py_object], c_int),
+}
+_BUFFER, _TABLE, _CUPY = range(3)  # MSCCLPP_PYTHON_BUFFER and so on
+
+
+def no_caller(*arguments) -> int:
+    """Stand for the caller of a communicator where none of its calls is to be made that way."""
+    return -1
 
 
 def candidates() -> list[str]:
@@ -247,21 +259,46 @@ class Library:
             self._declare(name, arguments, c_int32)
         for name, (arguments, result) in _OTHERS.items():
             self._declare(name, arguments, result)
-        # The same without types of arguments, which are then objects of ctypes: 0.3 us less for each call.
-        for name in QUICK:
-            function = self.file["mscclpp_" + name]
-            function.restype = c_int32
-            setattr(self, "quick_" + name, function)
+        calling = ctypes.PyDLL(self.path)
+        for name, (arguments, result) in _UNDER_THE_LOCK.items():
+            self._declare(name, arguments, result, calling)
+        self._learned = {array.array, bytearray, memoryview}
+        for kind in self._learned:
+            self.python_learn(kind, _BUFFER, None)
         if self.abi_version() != ABI:
             raise _errors.make(2, f"load {self.path}: version {self.abi_version()} of its interface: expected {ABI}")
 
-    def _declare(self, name: str, arguments: list, result) -> None:
+    def _declare(self, name: str, arguments: list, result, file=None) -> None:
         try:
-            function = getattr(self.file, "mscclpp_" + name)
+            function = getattr(file or self.file, "mscclpp_" + name)
         except AttributeError:
             raise _errors.make(2, f"load {self.path}: no function mscclpp_{name}: expected a library as new as this package") from None
         function.argtypes, function.restype = arguments, result
         setattr(self, name, function)
+
+    def caller(self, handle: int, ranks: int, gpu: int):
+        """Return the function by which C makes calls of a communicator itself, of arrays whose types it has learned; -1 for the host instead of a GPU."""
+        try:
+            return self.python_caller(handle, ranks, gpu)
+        except ValueError:  # no CPython
+            return no_caller
+
+    def learn(self, array) -> None:
+        """Let callers take such an array from now on, if its type is one of those for which C knows a way."""
+        kind = type(array)
+        if kind in self._learned:
+            return
+        package, how = sys.modules.get(kind.__module__.partition(".")[0]), None
+        name = getattr(package, "__name__", "")
+        if name == "torch" and kind is package.Tensor:
+            how, way = _TABLE, getattr(kind, "__dlpack_c_exchange_api__", None)  # torch 2.9 has none
+        elif name == "numpy" and kind is package.ndarray:
+            how, way = _BUFFER, None
+        elif name == "cupy" and kind is package.ndarray:
+            how, way = _CUPY, package.cuda.get_current_stream
+        if how is not None:
+            self._learned.add(kind)
+            self.python_learn(kind, how, way)
 
     def error(self, code: int) -> _errors.Error:
         """Return the exception for the result of this thread's last call."""

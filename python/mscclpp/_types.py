@@ -64,7 +64,7 @@ _LETTERS = {
 _FORMATS = {**dict.fromkeys("efd", "f"), **dict.fromkeys("bhilqn", "i"), **dict.fromkeys("BHILQNc", "u")}
 
 cache: dict = {}
-"""Types of other packages, by the object: code, or None where reductions have no such type. For the fast path."""
+"""Types of other packages, by the object: code, or None where reductions have no such type."""
 
 
 def of_name(name: str) -> int | None:

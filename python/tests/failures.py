@@ -224,7 +224,7 @@ def interrupted():
     comm = mscclpp.Communicator(own, 0, 2)
     comm.all_reduce(one())
     ready.wait()
-    announce("_call")
+    announce("recv")
     try:
         comm.recv(one(), 1)  # that the other rank does not send
     except KeyboardInterrupt:
@@ -243,7 +243,7 @@ def interrupted_child():
     def second():
         with mscclpp.Communicator(own, 1, 2) as comm:
             child = children.get()
-            while sys._current_frames()[threading.main_thread().ident].f_code.co_name != "_call":
+            while sys._current_frames()[threading.main_thread().ident].f_code.co_name != "recv":
                 time.sleep(0.005)
             os.write(writer, b"x")
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
