@@ -335,6 +335,7 @@ func TestAbsentOverHosts(t *testing.T) {
 // A rank that lacks memory for its first call over hosts ends the job at once, for all ranks and
 // with the reason, and not when the ranks that wait for it give up.
 func TestFirstCallWithoutMemory(t *testing.T) {
+	needsGPU(t) // its making is no part of the time
 	watch := promise.Begin()
 	hosts(t, []string{"a", "a", "b"}, collectives.Options{}, func(ctx context.Context, r *rank) error {
 		small, err := r.world.Alloc(1 << 16)
