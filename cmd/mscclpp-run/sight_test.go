@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -36,10 +37,12 @@ const asRank = "RUN_TEST_AS_RANK"
 // behavior is what a rank of beRank does. Ranks are -1 where none does it.
 type behavior struct {
 	calls int // 0: until standard input of rank 0 ends
-	late  int // sleeps 5 ms before each call
+	late  int // begins each call 5 ms behind all others
 	dies  int // kills itself before the last call
 	stops int // does not begin the last call until standard input of rank 0 ends
 	slow  int // sends at most 200 kB a second over tcp
+
+	others []*observe.View // of the rank that is late
 }
 
 func behaviorOf(text string) behavior {
@@ -98,10 +101,11 @@ func (b *behavior) run(ctx context.Context, job *mscclpp.Job) error {
 		if b.calls == 0 && job.Rank() == 0 && isClosed(ended) {
 			in[0] = 1
 		}
-		if _, err := job.World.AllGather(ctx, []byte{1}); err != nil {
+		processes, err := job.World.AllGather(ctx, binary.LittleEndian.AppendUint32(nil, uint32(os.Getpid())))
+		if err != nil {
 			return err
 		}
-		if err := b.before(job.Rank(), n == b.calls, ended); err != nil {
+		if err := b.before(ctx, job.Rank(), n, processes, ended); err != nil {
 			return err
 		}
 		if err := job.AllReduce(unsafe.Pointer(&in[0]), unsafe.Pointer(&out[0]), len(in), mscclpp.Float32, mscclpp.Sum, nil); err != nil {
@@ -120,15 +124,60 @@ func (b *behavior) run(ctx context.Context, job *mscclpp.Job) error {
 	return nil
 }
 
-// before is what a rank does before a call.
-func (b *behavior) before(rank int, last bool, ended <-chan struct{}) error {
+// before is what a rank does before call n.
+func (b *behavior) before(ctx context.Context, rank, n int, processes [][]byte, ended <-chan struct{}) error {
+	last := n == b.calls
 	switch {
 	case rank == b.late:
+		if err := b.behind(ctx, uint64(n), processes); err != nil {
+			return err
+		}
 		<-time.After(5 * time.Millisecond)
 	case rank == b.dies && last:
 		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	case rank == b.stops && last:
 		<-ended
+	}
+	return nil
+}
+
+// behind waits until all other ranks of the job have begun call n. The first one they prepare together, before they begin it.
+func (b *behavior) behind(ctx context.Context, n uint64, processes [][]byte) error {
+	if n == 1 {
+		return nil
+	}
+	if b.others == nil {
+		if err := b.findOthers(processes); err != nil {
+			return err
+		}
+	}
+	for _, v := range b.others {
+		for !slices.ContainsFunc(v.States(), func(s observe.State) bool { return s.Name == "world" && s.Begun >= n }) {
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("rank %d has not begun call %d: %w", v.Info().Rank, n, ctx.Err())
+			case <-time.After(100 * time.Microsecond):
+			}
+		}
+	}
+	return nil
+}
+
+func (b *behavior) findOthers(processes [][]byte) error {
+	memories, err := observe.Find(false)
+	if err != nil {
+		return err
+	}
+	for _, m := range memories {
+		for _, v := range m.Views() {
+			pid := binary.LittleEndian.AppendUint32(nil, uint32(v.Info().PID))
+			if v.Info().PID != os.Getpid() && slices.ContainsFunc(processes, func(p []byte) bool { return bytes.Equal(p, pid) }) {
+				b.others = append(b.others, v)
+			}
+		}
+	}
+	if len(b.others) != len(processes)-1 {
+		return fmt.Errorf("%d other ranks of %d are seen", len(b.others), len(processes))
 	}
 	return nil
 }

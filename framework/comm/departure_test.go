@@ -112,6 +112,7 @@ func TestAdaptersStayForPeers(t *testing.T) {
 	for _, comes := range []bool{true, false} {
 		t.Run(fmt.Sprint("peer closes ", comes), func(t *testing.T) {
 			end, leaving := make(chan struct{}), make(chan struct{})
+			var left time.Time
 			g := newRig(2)
 			g.adjust = func(_ int, t *comm.Transport) { t.Description.Signal = framework.SignalAtomic }
 			g.wrap = func(rank int, inner framework.Transport) framework.Transport {
@@ -134,6 +135,7 @@ func TestAdaptersStayForPeers(t *testing.T) {
 					return err
 				}
 				if c.Rank() == 1 {
+					left = time.Now()
 					close(leaving)
 					return errors.Join(c.Close(), closeAll())
 				}
@@ -151,7 +153,6 @@ func TestAdaptersStayForPeers(t *testing.T) {
 						return fmt.Errorf("a signal that nobody can see: %w", err)
 					}
 				}
-				start := time.Now()
 				for range 10 {
 					if err := ch.Flush(ctx); err != nil {
 						return err
@@ -159,7 +160,7 @@ func TestAdaptersStayForPeers(t *testing.T) {
 				}
 				select {
 				case <-end:
-					if took := time.Since(start); comes && took < 250*time.Millisecond {
+					if took := time.Since(left); comes && took < 250*time.Millisecond {
 						return fmt.Errorf("rank 1 closed its adapter after %v, before this rank was done", took)
 					}
 				default:

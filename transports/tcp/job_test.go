@@ -19,6 +19,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mscclpp-go/mscclpp/internal/promise"
 )
 
 // deathBound is how long a job may go on without one of its ranks. On a quiet machine it takes a
@@ -293,12 +295,10 @@ func TestEndsOfAJobWithHandedStreams(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			hosts := startJob(t, dir)
 			c.do(t, hosts[1])
-			bound := time.After(deathBound)
+			watch := promise.Begin()
 			for i, h := range hosts {
-				select {
-				case <-h.ended:
-				case <-bound:
-					t.Fatalf("host %d still runs %v after it", i, deathBound)
+				if err := watch.Await(h.ended, deathBound); err != nil {
+					t.Fatalf("host %d still runs %v", i, err)
 				}
 				if code := h.cmd.ProcessState.ExitCode(); code <= 0 {
 					t.Errorf("host %d ended with code %d, expected a failure", i, code)
