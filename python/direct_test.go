@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Calls that C makes with objects of Python have the results and the errors of those by ctypes, keep nothing, and let other
-// threads run, on every Python and on tensors of torch where it is there.
+// Calls that C makes with objects of Python have the results and the errors of those by ctypes, keep nothing, and let other threads run.
 func TestDirectCalls(t *testing.T) {
 	newest(t, "nothing else", anyPython)
 	for _, p := range interpreters() {
