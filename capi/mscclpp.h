@@ -73,6 +73,10 @@ const char *mscclpp_last_error(void);
 /* mscclpp_last_error_rank returns the rank to which the last error of this thread attributes the failure, -1 if to none. */
 int32_t mscclpp_last_error_rank(void);
 
+/* mscclpp_setting writes the value of a key of the configuration that a communicator would be made with: of the files, the variables and the
+ * defaults, as "mscclpp-run config" has it. MSCCLPP_INVALID: a mistake in these, a key that there is not, or a value that is longer than size. */
+mscclpp_result_t mscclpp_setting(const char *key, char *value, size_t size);
+
 /* mscclpp_supports returns 1 if the library has an ability, else 0, also for unknown names and NULL.
  * The abilities of this version: "comm.environment", "comm.unique_id", "collectives", "groups",
  * "split", "abort", "leave", "log.callback", "memory.alloc", "memory.register", "windows", "windows.flat", "channels.memory",

@@ -57,7 +57,7 @@ func TestVariables(t *testing.T) {
 		variables []string
 		want      []string // parts of the output; those that begin with ! are not there
 	}{
-		{gpu, nil, []string{"check.overlap=false", "bootstrap.timeout=30m", "!transports=", "!gpu_memory", "!transport.", "!check.signatures", "!bootstrap.interface", "!bootstrap.family"}},
+		{gpu, nil, []string{"\ndevice=cuda:0\n", "check.overlap=false", "bootstrap.timeout=30m", "!transports=", "!gpu_memory", "!transport.", "!check.signatures", "!bootstrap.interface", "!bootstrap.family"}},
 		// interfaces
 		{host, []string{tcp, "NCCL_SOCKET_IFNAME==lo"}, []string{"bootstrap.interface=lo\n", "transport.tcp.interface=lo\n"}},
 		{host, []string{"NCCL_SOCKET_IFNAME==lo"}, []string{"bootstrap.interface=lo\n", "!transport.tcp.interface"}}, // options of others would be refused
@@ -90,6 +90,8 @@ func TestVariables(t *testing.T) {
 		{gpu, []string{"MSCCLPP_TRANSPORTS=cudaipc,ib-host,ib-nonatomic,tcp", "NCCL_IB_DISABLE=1"}, []string{"\ntransports=cudaipc,tcp\n"}},
 		{gpu, []string{"MSCCLPP_TRANSPORTS=cudaipc,tcp", "NCCL_NET=Socket", "NCCL_IB_DISABLE=1"}, []string{"!transports="}},
 		{gpu, []string{"NCCL_IB_DISABLE=1"}, []string{"!transports="}},
+		{gpu, []string{"TEST_LISTED=cudaipc,ib-host,tcp", "NCCL_IB_DISABLE=1", "NCCL_SOCKET_IFNAME==lo"}, []string{"\ntransports=cudaipc,tcp\n", "\ntransport.tcp.interface=lo\n"}}, // a file has the list
+		{gpu, []string{"MSCCLPP_TRANSPORTS=cudaipc", "TEST_LISTED=tcp", "NCCL_IB_DISABLE=1"}, []string{"!transports="}},
 		{gpu, []string{"NCCL_P2P_DISABLE=1"}, []string{"\ngpu_memory=host\n", "!transports="}},
 		{gpu, []string{"NCCL_P2P_LEVEL=LOC"}, []string{"\ngpu_memory=host\n"}},
 		{gpu, []string{"NCCL_P2P_LEVEL=NVL"}, []string{"\ntransport.cudaipc.require_nvlink=true\n"}},

@@ -359,6 +359,8 @@ func TestAlone(t *testing.T) { alone(t, "alone.c") }
 // Values, waits and texts that no other program is about.
 func TestLines(t *testing.T) { ranks(t, "lines.c", 3) }
 
+func TestBesideCaptures(t *testing.T) { ranksWith(t, "beside_captures.c", 2, onGPUs(t)) }
+
 // Graphs of other threads, and memory that is mapped anew at the same addresses.
 func TestLinesOnGPUs(t *testing.T) { ranksWith(t, "lines_device.c", 2, onGPUs(t)) }
 
@@ -404,6 +406,46 @@ func TestArguments(t *testing.T) { alone(t, "arguments.c") }
 func TestHostBesideGPUs(t *testing.T) {
 	driver := emulated.Build(t)
 	alone(t, "arguments.c", cuda.EnvLibrary+"="+driver, "LD_LIBRARY_PATH="+filepath.Dir(driver))
+}
+
+// Each layer of the configuration says so, the later one has the last word, and a mistake is an error of the communicator. On
+// GPUs a communicator is on the one that is current, also where the configuration names another one.
+func TestHostByConfiguration(t *testing.T) {
+	onGPU := onGPUs(t)
+	write := func(name, text string) string {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	host := write("job.yaml", "device: host\n")
+	users := write("mscclpp/config.toml", "device = \"host\"\n")
+	for name, c := range map[string]struct {
+		where     string
+		variables []string
+	}{
+		"job file":                   {"host", []string{"MSCCLPP_CONFIG=" + host}},
+		"user file":                  {"host", []string{"XDG_CONFIG_HOME=" + filepath.Dir(filepath.Dir(users))}},
+		"variable":                   {"host", []string{"MSCCLPP_DEVICE=host"}},
+		"variable before a file":     {"gpu", []string{"MSCCLPP_CONFIG=" + host, "MSCCLPP_DEVICE=auto"}},
+		"file without it":            {"gpu", []string{"MSCCLPP_CONFIG=" + write("job.yaml", "log:\n  level: error\n")}},
+		"another device in a file":   {"gpu", []string{"MSCCLPP_CONFIG=" + write("job.yaml", "device: cuda:1\n")}},
+		"another device by variable": {"gpu", []string{"MSCCLPP_DEVICE=cuda:1"}},
+		"mistake":                    {"mistake", []string{"MSCCLPP_CONFIG=" + write("job.yaml", "devcie: host\n")}},
+		"file that is not there":     {"mistake", []string{"MSCCLPP_CONFIG=/nowhere/job.yaml"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), limit())
+			defer cancel()
+			p := exec.CommandContext(ctx, compile(t, "residence.c"))
+			p.Env = append(append(slices.Clone(onGPU), "TEST_RANK=0", "TEST_SIZE=1", "TEST_WHERE="+c.where), c.variables...)
+			run(t, p)
+		})
+	}
 }
 
 // Limits of a process that the library cannot live with are an error of init, and not its end.

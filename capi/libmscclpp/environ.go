@@ -15,6 +15,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/internal/programdir"
 	"github.com/mscclpp-go/mscclpp/internal/version"
@@ -25,6 +26,25 @@ import (
 func mscclppGoVersion(text *C.char, size C.size_t) {
 	to := unsafe.Slice((*byte)(unsafe.Pointer(text)), int(size))
 	to[copy(to[:len(to)-1], version.Full())] = 0
+}
+
+//export mscclppGoSetting
+func mscclppGoSetting(key, value *C.char, size C.size_t, f *C.struct_failure) (r C.int32_t) {
+	defer recovered(f, &r)
+	e, err := config.Load(sources("", nil))
+	if err != nil {
+		return fail(f, err)
+	}
+	text, ok := e.Value(C.GoString(key))
+	if !ok {
+		return fail(f, fmt.Errorf("%w: setting %q: expected a key of the configuration", framework.ErrInvalid, C.GoString(key)))
+	}
+	to := unsafe.Slice((*byte)(unsafe.Pointer(value)), int(size))
+	if len(text) >= len(to) {
+		return fail(f, fmt.Errorf("%w: setting %s: %d bytes for %q: expected at least %d", framework.ErrInvalid, C.GoString(key), len(to), text, len(text)+1))
+	}
+	to[copy(to, text)] = 0
+	return fail(f, nil)
 }
 
 // getenv looks at the variables as they are now. Those of package os are of the time at which

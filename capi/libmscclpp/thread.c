@@ -68,6 +68,13 @@ const char *mscclpp_version(void) {
   return version;
 }
 
+mscclpp_result_t mscclpp_setting(const char *key, char *value, size_t size) {
+  if (value == NULL || size == 0) return failed(MSCCLPP_INVALID, "setting: the place for the result is NULL, or has no bytes");
+  *value = 0;
+  if (key == NULL) return failed(MSCCLPP_INVALID, "setting: the key is NULL");
+  DATA(mscclppGoSetting((char *)key, value, size, failure_here()));
+}
+
 int mscclpp_supports(const char *ability) {
   static const char *const abilities[] = {
       "comm.environment", "comm.unique_id", "collectives", "groups", "split", "shrink", "abort", "leave", "log.callback",

@@ -70,6 +70,14 @@ void versions(void) {
   TRUE(strcmp(mscclpp_result_name(-1), "unknown result") == 0 && strcmp(mscclpp_result_name(1000), "unknown result") == 0);
   TRUE(mscclpp_supports("collectives") == 1 && mscclpp_supports("telepathy") == 0 && mscclpp_supports(NULL) == 0);
   TRUE(strcmp(mscclpp_last_error(), "") == 0 && mscclpp_last_error_rank() == -1);
+  char text[16];
+  REFUSES(mscclpp_setting("comm.scrtach", text, sizeof text), MSCCLPP_INVALID, "expected a key of the configuration");
+  REFUSES(mscclpp_setting("comm", text, sizeof text), MSCCLPP_INVALID, "expected a key of the configuration");
+  REFUSES(mscclpp_setting(NULL, text, sizeof text), MSCCLPP_INVALID, "the key is NULL");
+  REFUSES(mscclpp_setting("device", NULL, 8), MSCCLPP_INVALID, "the place for the result");
+  REFUSES(mscclpp_setting("log.level", text, 2), MSCCLPP_INVALID, "expected at least");
+  OK(mscclpp_setting("comm.max_blocks", text, sizeof text));
+  TRUE(strcmp(text, "0") == 0);
 
   o.size = 3;
   REFUSES(mscclpp_comm_create(&o, &comm), MSCCLPP_INVALID, "mscclpp_comm_options_t: size 3");

@@ -1,6 +1,10 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
 
 // Origin says where a value came from.
 type Origin struct {
@@ -48,4 +52,22 @@ func (e *Effective) Origin(key string) Origin {
 		return o
 	}
 	return Origin{Layer: "default"}
+}
+
+// Value returns the value of a dotted key as a variable would have it, and false for sections and keys that there are not.
+func (e *Effective) Value(key string) (text string, ok bool) {
+	var at any = treeOf(reflect.ValueOf(e.Config))
+	for name := range strings.SplitSeq(key, ".") {
+		section, in := at.(map[string]any)
+		if at, ok = section[name]; !in || !ok {
+			return "", false
+		}
+	}
+	if _, section := at.(map[string]any); section {
+		return "", false
+	}
+	if list, ok := at.([]string); ok {
+		return strings.Join(list, ","), true
+	}
+	return fmt.Sprint(at), true
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bus.h"
+#include "door.h"
 #include "env.h"
 #include "log.h"
 
@@ -53,7 +54,7 @@ static void* symbol(void* lib, const char* name) {
 }
 
 static void open_driver(void) {
-  if (setting_is("MSCCLPP_DEVICE", "host")) return; /* communicators are on the host: so is memory */
+  if (on_host()) return; /* communicators are there: so is memory */
   const char* path = setting("MSCCLPP_CUDA_LIBRARY");
   void* lib = dlopen(path && *path ? path : "libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
   if (lib == NULL) return;
@@ -287,11 +288,13 @@ ncclResult_t cuda_free(void* p) {
 
 ncclResult_t cuda_settle(int device) {
   void* context;
+  int mode = cuda_relax(); /* the wait is none of a capture */
   int err = enter_device(device, &context);
   if (err == 0) {
-    err = driver.sync();
+    err = quiet();
     leave_device(device);
   }
+  cuda_restore(mode);
   return err ? fail(ncclUnhandledCudaError, "device %d: waiting for its work: CUDA error %d", device, err) : ncclSuccess;
 }
 

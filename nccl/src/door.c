@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../../capi/mscclpp.h"
+#include "env.h"
 #include "fallback.h"
 #include "fork.h"
 #include "log.h"
@@ -20,7 +21,7 @@
 
 /* The functions of libmscclpp that are called. */
 #define FUNCTIONS(F)                                                                                        \
-  F(version) F(last_error) F(comm_create) F(comm_join) F(comm_split) F(comm_shrink) F(comm_rank) F(comm_size) F(comm_status) \
+  F(version) F(last_error) F(setting) F(comm_create) F(comm_join) F(comm_split) F(comm_shrink) F(comm_rank) F(comm_size) F(comm_status) \
   F(comm_query) F(memory_alloc) F(memory_register) F(memory_range) F(memory_write) F(memory_free) F(window_arrange) F(window_flat) F(window_free) \
   F(comm_exchange) F(comm_destroy) F(comm_leave) F(comm_settle) F(all_reduce) F(all_gather) F(reduce_scatter) F(broadcast)     \
   F(reduce) F(all_to_all) F(gather) F(scatter) F(send) F(recv) F(group_start) F(group_end)
@@ -58,13 +59,19 @@ static ncclResult_t result(mscclpp_result_t r) {
   }
 }
 
+/* configured writes what the configuration says of a key, if there is a file of it. */
+static int configured(const char* key, char* value, size_t size) {
+  return configuration_file() && lib.setting(key, value, size) == MSCCLPP_SUCCESS;
+}
+
 static ncclResult_t create(const struct door_comm* o, void** comm) {
   char device[32];
   mscclpp_unique_id_t id;
   memcpy(id.bytes, o->id->internal, sizeof id.bytes);
   snprintf(device, sizeof device, o->device < 0 ? "host" : DEVICE_FORMAT, o->device);
   struct settings s;
-  settings_read(&s, &(struct settings_for){o->device, o->max_blocks, o->net});
+  char listed[SETTINGS_TEXT];
+  settings_read(&s, &(struct settings_for){o->device, o->max_blocks, configured("transports", listed, sizeof listed) ? listed : NULL, o->net});
   mscclpp_comm_options_t options = MSCCLPP_COMM_OPTIONS_INIT;
   options.id = &id;
   options.rank = o->rank;
@@ -275,3 +282,10 @@ const struct door* door_open(void) {
 }
 
 const struct door* door_opened(void) { return __atomic_load_n(&opened, __ATOMIC_ACQUIRE); }
+
+int on_host(void) {
+  char device[64];
+  const char* named = setting("MSCCLPP_DEVICE");
+  if (named && *named) return strcmp(named, "host") == 0;
+  return configuration_file() && door_open() != NULL && configured("device", device, sizeof device) && strcmp(device, "host") == 0;
+}

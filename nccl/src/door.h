@@ -81,6 +81,10 @@ struct door {
   const char* (*error)(void);
 };
 
+/* on_host reports whether communicators and memory are to be on the host by the configuration. It opens the library only if there is a file
+ * that may say so: a mistake in it is an error of the first communicator. */
+int on_host(void);
+
 /* door_open returns the functions, or NULL after fail(). */
 const struct door* door_open(void);
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 extern char** environ;
 
@@ -87,6 +88,21 @@ const char* setting(const char* name) {
   for (struct pair* p = of_files; p; p = p->next)
     if (strcmp(p->name, name) == 0) return p->value;
   return NULL;
+}
+
+/* found reports whether there is a file of such a name, in any form. */
+static int found(const char* folder, const char* inside) {
+  static const char* const forms[] = {"yaml", "yml", "toml"};
+  char path[4096];
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+    if (snprintf(path, sizeof path, "%s/%smscclpp/config.%s", folder, inside, forms[i]) < (int)sizeof path && access(path, F_OK) == 0) return 1;
+  return 0;
+}
+
+int configuration_file(void) {
+  const char *job = variable("MSCCLPP_CONFIG"), *users = variable("XDG_CONFIG_HOME"), *home = variable("HOME");
+  if ((job && *job) || found("/etc", "")) return 1;
+  return users && *users ? found(users, "") : home && *home && found(home, ".config/");
 }
 
 long setting_number(const char* name, long otherwise) {

@@ -12,6 +12,9 @@ int setting_is(const char* name, const char* value);
 /* variable returns the value of a variable that files have not, or NULL. */
 const char* variable(const char* name);
 
+/* configuration_file reports whether there is a file of the configuration: of the job, the user or the system. */
+int configuration_file(void);
+
 /* setting_number returns a whole number, or otherwise if there is none or it is not one. */
 long setting_number(const char* name, long otherwise);
 

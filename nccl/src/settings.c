@@ -47,6 +47,7 @@ static int word_is(const char* word, size_t n, const char* what) { return n == s
 /* transports leaves out of the list of transports what the variables turn off, and adds what they ask for. */
 static void transports(struct settings* s, const struct settings_for* with) {
   const char* before = variable("MSCCLPP_TRANSPORTS");
+  if (before == NULL || *before == 0) before = with->transports;
   if (before == NULL || *before == 0) before = with->device < 0 ? "shm" : PEERS;
   const char* net = with->net && *with->net ? with->net : setting("NCCL_NET");
   int socket = net && strcasecmp(net, "Socket") == 0, adapters = net && strcasecmp(net, "IB") == 0;
@@ -159,6 +160,9 @@ void settings_read(struct settings* s, const struct settings_for* with) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, say_variables);
   *s = (struct settings){0};
+  char device[32];
+  snprintf(device, sizeof device, with->device < 0 ? "host" : DEVICE_FORMAT, with->device);
+  add(s, "device", device); /* the one that was current at the call, whatever the configuration says of programs of its own */
   add(s, "bootstrap.timeout", "30m"); /* NCCL waits for ranks that come late */
   if (variable("MSCCLPP_COLLECTIVES__PRELOAD") == NULL) add(s, "collectives.preload", "true"); /* any call may be captured */
   checks(s);

@@ -16,6 +16,7 @@ struct settings {
 struct settings_for {
   int device;      /* ordinal of CUDA; -1: host memory */
   int blocks;      /* the most thread blocks of a kernel; 0: as many as are fastest */
+  const char* transports; /* those that a file of the configuration lists; NULL or "": none does */
   const char* net; /* netName of the communicator's configuration; NULL or "": NCCL_NET counts */
 };
 

@@ -66,6 +66,8 @@ static const struct {
     {"MSCCLPP_NCCL_DESTROY_SECONDS", USED, "how long Destroy waits for what runs in the background"},
     {"MSCCLPP_NCCL_LIB_PATH", USED, "another NCCL"},
     {"MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION", USED, "operations of the other NCCL"},
+    {"MSCCLPP_CONFIG", USED, "the file of the configuration"},
+    {"XDG_CONFIG_HOME", USED, NULL},
     {"MSCCLPP_DEVICE", USED, "host: communicators and memory of the host"},
     {"MSCCLPP_NCCL_REGISTER", USED, "whether all ranks register memory together"},
     {"MSCCLPP_TRANSPORTS", USED, "the transports"},

@@ -115,6 +115,7 @@ _counts = POINTER(c_size_t)
 
 # Names without mscclpp_, with the types of their arguments. Results are codes, except for the functions in _OTHERS.
 FUNCTIONS = {
+    "setting": [c_char_p, c_char_p, c_size_t],
     "unique_id_create": [POINTER(UniqueIdBytes), c_char_p],
     "comm_create": [POINTER(CommOptions), _out],
     "comm_join": [_handle],

@@ -161,7 +161,10 @@ func (e *Engine) Pending() (busy, known bool, err error) {
 	if e.host {
 		return false, true, nil
 	}
-	e.planned.table.Invalidate() // the next call has to tell that it is behind the mark
+	e.planned.table.Invalidate() // the next call has to say that there is more
+	if e.planned.table.Inside() {
+		return true, true, nil
+	}
 	return e.order.Pending(e.comm.Device())
 }
 

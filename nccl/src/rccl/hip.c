@@ -6,6 +6,7 @@
 
 #include "../bus.h"
 #include "../cuda.h"
+#include "../door.h"
 #include "../env.h"
 #include "../log.h"
 
@@ -45,7 +46,7 @@ static void* open_library(void) {
 }
 
 static void open_hip(void) {
-  void* lib = setting_is("MSCCLPP_DEVICE", "host") ? NULL : open_library(); /* communicators are on the host: so is memory */
+  void* lib = on_host() ? NULL : open_library(); /* communicators are on the host: so is memory */
   if (lib == NULL) return;
   hip.found = 1;
 #define FIND(name) hip.found &= (*(void**)&hip.name = dlsym(lib, #name)) != NULL
@@ -203,7 +204,14 @@ ncclResult_t cuda_free(void* p) {
     return err_ ? fail(ncclUnhandledCudaError, "device %d: %s: HIP error %d", device, what, err_) : ncclSuccess; \
   } while (0)
 
-ncclResult_t cuda_settle(int device) { ON_DEVICE(device, "waiting for its work", hip.hipDeviceSynchronize()); }
+static ncclResult_t settle(int device) { ON_DEVICE(device, "waiting for its work", quiet()); }
+
+ncclResult_t cuda_settle(int device) {
+  int mode = cuda_relax(); /* the wait is none of a capture */
+  ncclResult_t r = settle(device);
+  cuda_restore(mode);
+  return r;
+}
 
 ncclResult_t cuda_check_pointer(int device, const void* p, const char* function, const char* name) {
   int of = 0, err = hip.hipPointerGetAttribute(&of, ORDINAL, (void*)(uintptr_t)p);
