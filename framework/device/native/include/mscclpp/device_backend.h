@@ -425,7 +425,8 @@ typedef struct mscclpp_device_backend {
   uint32_t (*stream_processors)(mscclpp_device* device, mscclpp_device_handle stream);
 
   // HAS_QUIET. [waits] Waits for all that streams of the device have been given, also those that were destroyed. It does not disturb a
-  // capture, which an event of event_record_all may do. UNSUPPORTED: it cannot wait now without disturbing one.
+  // capture, which an event of event_record_all may do. UNSUPPORTED: it cannot wait now without disturbing one. Launches of other
+  // threads may be held up until it returns.
   mscclpp_device_status (*quiet)(mscclpp_device* device);
 } mscclpp_device_backend;
 
