@@ -359,8 +359,6 @@ func TestAlone(t *testing.T) { alone(t, "alone.c") }
 // Values, waits and texts that no other program is about.
 func TestLines(t *testing.T) { ranks(t, "lines.c", 3) }
 
-func TestBesideCaptures(t *testing.T) { ranksWith(t, "beside_captures.c", 2, onGPUs(t)) }
-
 // Graphs of other threads, and memory that is mapped anew at the same addresses.
 func TestLinesOnGPUs(t *testing.T) { ranksWith(t, "lines_device.c", 2, onGPUs(t)) }
 

@@ -15,21 +15,8 @@ static int same(const struct fastpath_key* a, const struct fastpath_key* b) {
 
 static int apart(uintptr_t a, uint64_t a_bytes, uintptr_t b, uint64_t b_bytes) { return a >= b + b_bytes || b >= a + a_bytes; }
 
-/* The processor's clock, 0 if there is none that all processors share. */
-static uint64_t clock_now(void) {
-#if defined(__x86_64__)
-  return __builtin_ia32_rdtsc();
-#else
-  return 0;
-#endif
-}
-
-/* In so many ticks, half a microsecond or less, nobody destroys a stream and makes another: drivers take microseconds for that. */
-enum { AT_ONCE = 1200 };
-
-/* A call right behind another on the stream needs no question, which takes the driver longer than all else here but the launch. */
-static int same_stream(const struct fastpath_table* t, const struct fastpath_entry* e) {
-  if (e->stream_id == 0 || (t->left != 0 && clock_now() - t->left < AT_ONCE)) return 1;
+static int same_stream(const struct fastpath_entry* e) {
+  if (e->stream_id == 0) return 1;
   uint64_t id = ((fastpath_identify)e->identify)(e->context, e->key.stream);
   return id == e->stream_id || id == 0; /* 0: it is not known now */
 }
@@ -106,7 +93,6 @@ static int launch(struct fastpath_table* t, struct fastpath_entry* e, uintptr_t 
   t->sequence = sequence;
   t->waiting = waiting;
   __atomic_store_n(&t->calls, t->calls + 1, __ATOMIC_RELAXED);
-  t->left = e->stream_id != 0 ? clock_now() : 0;
   return 1;
 }
 
@@ -115,7 +101,7 @@ int fastpath_call(struct fastpath_table* t, uint64_t owner, const struct fastpat
   if (__atomic_exchange_n(&t->lock, 1, __ATOMIC_ACQUIRE)) return 0; /* another thread is in: Go puts calls in order */
   struct fastpath_entry* e = &t->entries[place(key, in == out)];
   int done = __atomic_load_n(&t->open, __ATOMIC_ACQUIRE) && t->owner == owner && e->epoch == __atomic_load_n(&t->epoch, __ATOMIC_ACQUIRE) &&
-             same(&e->key, key) && same_stream(t, e) && fits(t, e, (uintptr_t)in, (uintptr_t)out) && sound(t) && launch(t, e, (uintptr_t)in, (uintptr_t)out);
+             same(&e->key, key) && same_stream(e) && fits(t, e, (uintptr_t)in, (uintptr_t)out) && sound(t) && launch(t, e, (uintptr_t)in, (uintptr_t)out);
   __atomic_store_n(&t->lock, 0, __ATOMIC_RELEASE);
   return done;
 }

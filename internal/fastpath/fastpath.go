@@ -110,7 +110,7 @@ func New(communicator any, l *Layout) *Table {
 		return nil
 	}
 	t := &Table{c: c, owner: communicator}
-	c.sequence, c.calls, c.waiting, c.left = 0, 0, 0, 0
+	c.sequence, c.calls, c.waiting = 0, 0, 0
 	c.step, c.most, c.early = C.uint64_t(l.Step), C.uint32_t(l.Most), C.uint32_t(l.Early)
 	c.at_once, c.sent, c.met = C.uint32_t(l.AtOnce), C.uint32_t(l.Sent), C.uint32_t(l.Met)
 	c.at_input, c.at_output = C.uint32_t(l.Input), C.uint32_t(l.Output)
@@ -172,9 +172,6 @@ func (t *Table) Invalidate() {
 		atomic.AddUint64(t.age(), 1)
 	}
 }
-
-// Inside reports whether C makes a call just now. Behind Invalidate, none that comes later counts as one before that.
-func (t *Table) Inside() bool { return t != nil && atomic.LoadUint32(t.lock()) != 0 }
 
 // Take has C make no calls until Give, and waits for one that it makes: as long as a launch takes, which for a stream that is full is
 // until kernels have ended. Once over says so, nothing can be expected of these any more; then it waits for Patience,

@@ -54,7 +54,6 @@ struct fastpath_table {
   uint64_t owner; /* handle of the communicator */
   uint64_t sequence, step; /* of the last call, and between two */
   uint64_t calls;          /* so far */
-  uint64_t left;           /* the processor's clock at the end of the last one; 0: not known */
   uint32_t waiting, most, early; /* see residents in collectives/internal/intra */
   uint32_t at_once, sent, met;   /* values of the argument at_release */
   uint32_t at_input, at_output, at_sequence, at_release; /* of the arguments */

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -29,15 +28,11 @@ type Order struct {
 	marked   bool   // mark is behind the last call that was not captured
 	captured bool   // calls are in graphs, and only the program knows when these run
 	turn     uint64 // counts the streams that came after another one
-
-	calls atomic.Uint64 // calls that have begun, and those that have been made
-	quiet *quiet        // the last wait for all that the device has been given
 }
 
 // Follow has a call on a stream begin when the one before it has ended. It reports whether the next one has to learn
 // of this one, by Record. When a graph is launched, and where, is the program's affair.
 func (o *Order) Follow(d device.Device, s device.Stream) (marks bool, err error) {
-	o.calls.Add(1)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	same := o.any && s == o.last && o.numbered(d, s)
@@ -57,10 +52,9 @@ func (o *Order) Follow(d device.Device, s device.Stream) (marks bool, err error)
 	}
 	if !same {
 		if o.any && !o.several {
-			if err := o.leave(d, engine, marker); err != nil {
+			if err := o.leave(engine, marker); err != nil {
 				return false, err
 			}
-			o.several = true
 		}
 		o.turn++
 		o.any, o.last, o.foreign = true, s, ofProgram(d, s)
@@ -84,19 +78,15 @@ func (o *Order) Follow(d device.Device, s device.Stream) (marks bool, err error)
 	return err == nil, err
 }
 
-// leave has the mark behind the last call on the only stream so far, or waits for that call.
-func (o *Order) leave(d device.Device, engine device.Engine, marker device.Marker) (err error) {
-	closed := !o.foreign && o.id != 0 && number(engine, o.last, false) != o.id
-	if q, ok := d.(quieter); ok && (o.foreign || closed || o.last <= legacy) && recordsBeside(engine) {
-		if err := o.settled(q); !errors.Is(err, framework.ErrUnsupported) {
-			return err
-		}
-	}
+// leave has the mark behind the last call on the only stream so far.
+func (o *Order) leave(engine device.Engine, marker device.Marker) (err error) {
+	o.several = true
 	if o.mark == nil {
 		if o.mark, err = marker.NewMark(); err != nil {
 			return err
 		}
 	}
+	closed := !o.foreign && o.id != 0 && number(engine, o.last, false) != o.id
 	if o.foreign || closed {
 		if err := o.behindAll(); !errors.Is(err, framework.ErrUnsupported) {
 			return err
@@ -151,17 +141,11 @@ func (o *Order) Mark(d device.Device, s device.Stream) (err error) {
 }
 
 // Pending reports whether something that calls have enqueued is still to be done, and whether that is known
-// without a look at a stream that may have been destroyed. On devices that cannot wait for all streams, or have no memory left, it may spoil
-// what other streams record into graphs.
+// without a look at a stream that may have been destroyed. It may spoil what other streams of the device record into graphs.
 func (o *Order) Pending(d device.Device) (busy, known bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.any && o.foreign && !o.several && !o.marked && !o.captured {
-		if q, ok := d.(quieter); ok {
-			if busy, err := o.waiting(q); !errors.Is(err, framework.ErrUnsupported) {
-				return busy, err == nil, err
-			}
-		}
+	if o.any && o.foreign && !o.several && !o.marked && !o.captured { // it would spoil a capture that is not at its end
 		if err := o.markNow(d); err != nil {
 			return false, false, err
 		}

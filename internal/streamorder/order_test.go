@@ -1,13 +1,9 @@
 package streamorder
 
 import (
-	"errors"
-	"fmt"
-	"runtime"
 	"slices"
 	"testing"
 
-	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 )
 
@@ -18,22 +14,16 @@ type driver struct {
 	numbers map[device.Stream]uint64 // the driver's own, of streams of the program
 	serials map[device.Stream]uint64 // of those of package device; 0: closed
 	capture map[device.Stream]bool
-	beside  bool // a stream is captured that the default stream waits for
 	did     []string
 	busy    bool
 }
 
-func (d *driver) StreamID(s device.Stream) uint64     { return d.numbers[s] }
-func (d *driver) StreamSerial(s device.Stream) uint64 { return d.serials[s] }
-func (d *driver) StreamOpen(s device.Stream) bool     { return s == 0 || d.serials[s] != 0 }
-func (d *driver) Capturing(s device.Stream) (bool, error) {
-	if d.beside && s == 0 {
-		return false, errors.New("the default stream waits for one that is captured")
-	}
-	return d.capture[s], nil
-}
-func (d *driver) NewMark() (device.Mark, error) { return &mark{driver: d}, nil }
-func (d *driver) note(what string)              { d.did = append(d.did, what) }
+func (d *driver) StreamID(s device.Stream) uint64         { return d.numbers[s] }
+func (d *driver) StreamSerial(s device.Stream) uint64     { return d.serials[s] }
+func (d *driver) StreamOpen(s device.Stream) bool         { return s == 0 || d.serials[s] != 0 }
+func (d *driver) Capturing(s device.Stream) (bool, error) { return d.capture[s], nil }
+func (d *driver) NewMark() (device.Mark, error)           { return &mark{driver: d}, nil }
+func (d *driver) note(what string)                        { d.did = append(d.did, what) }
 
 type mark struct {
 	device.Mark
@@ -142,131 +132,6 @@ func TestDrain(t *testing.T) {
 	for range 2 {
 		if err := o.Drain(d, func() { aborts++; d.busy = false }); err != nil || d.busy || aborts != 1 {
 			t.Errorf("%v, %d aborts: expected one", err, aborts)
-		}
-	}
-}
-
-// quieting is a driver that waits for all its streams, until end.
-type quieting struct {
-	*driver
-	end   chan error
-	began chan struct{}
-}
-
-func (d *quieting) Quiet() error {
-	d.began <- struct{}{}
-	return <-d.end
-}
-
-func newQuieting() *quieting {
-	return &quieting{
-		driver: &driver{numbers: map[device.Stream]uint64{handle: 7}, serials: map[device.Stream]uint64{}, capture: map[device.Stream]bool{}},
-		end:    make(chan error, 1), began: make(chan struct{}, 8),
-	}
-}
-
-// Where the device waits for all its streams, whether calls have ended is known without a mark behind everything, which spoils captures.
-func TestPendingLeavesCapturesAlone(t *testing.T) {
-	d := newQuieting()
-	var o Order
-	if _, err := o.Follow(d, handle); err != nil {
-		t.Fatal(err)
-	}
-	ask := func(what string, want bool) {
-		t.Helper()
-		for { // until the wait has ended, if it does
-			busy, known, err := o.Pending(d)
-			if !known || err != nil {
-				t.Fatalf("%s: known %v, %v", what, known, err)
-			}
-			if busy == want {
-				return
-			}
-			runtime.Gosched()
-		}
-	}
-	begins := func(what string) {
-		t.Helper()
-		for len(d.began) == 0 {
-			if busy, known, err := o.Pending(d); !busy || !known || err != nil {
-				t.Fatalf("%s: busy %v, known %v, %v: expected another wait", what, busy, known, err)
-			}
-			runtime.Gosched()
-		}
-		<-d.began
-	}
-	begins("a call")
-	ask("it goes on", true)
-	o.Ended() // a call that was being made
-	d.end <- nil
-	begins("a call was made behind its beginning")
-	d.end <- nil
-	ask("all has ended", false)
-	ask("and it stays so", false)
-	if len(d.began) != 0 {
-		t.Error("a question without a call before it waits again")
-	}
-	if _, err := o.Follow(d, handle); err != nil {
-		t.Fatal(err)
-	}
-	begins("another call")
-	d.end <- errors.New("the device is lost")
-	for {
-		busy, _, err := o.Pending(d)
-		if err != nil {
-			break
-		}
-		if !busy {
-			t.Fatal("a wait that failed counts as the end of calls")
-		}
-		runtime.Gosched()
-	}
-	if d.did != nil {
-		t.Errorf("%v: expected that the driver is asked for nothing else", d.did)
-	}
-}
-
-// Beside a capture that is known, a first call on a second stream waits on the host; without one, and where the device cannot, a mark does.
-func TestSecondStreamBesideACapture(t *testing.T) {
-	const second = device.Stream(0x2000)
-	for name, c := range map[string]struct {
-		beside bool
-		quiet  error
-		want   []string
-	}{
-		"a capture":                         {true, nil, nil},
-		"none":                              {false, nil, []string{"record all", "wait"}},
-		"a device that cannot wait for all": {true, framework.ErrUnsupported, []string{"record all", "wait"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := newQuieting()
-			var o Order
-			if _, err := o.Follow(d, handle); err != nil {
-				t.Fatal(err)
-			}
-			d.beside = c.beside
-			d.end <- c.quiet
-			marks, err := o.Follow(d, second)
-			if !marks || err != nil || !slices.Equal(d.did, c.want) {
-				t.Errorf("marks %v, %v, %v: expected %v", marks, err, d.did, c.want)
-			}
-			if waited := len(d.began) == 1; waited != c.beside {
-				t.Errorf("waited for the device: %v", waited)
-			}
-		})
-	}
-	// A wait that failed is no order: the next call tries again.
-	d := newQuieting()
-	var o Order
-	if _, err := o.Follow(d, handle); err != nil {
-		t.Fatal(err)
-	}
-	d.beside = true
-	lost := fmt.Errorf("lost")
-	for range 2 {
-		d.end <- lost
-		if _, err := o.Follow(d, second); !errors.Is(err, lost) || !o.One(handle) {
-			t.Errorf("%v: expected the error of the device, and no second stream", err)
 		}
 	}
 }

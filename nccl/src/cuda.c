@@ -288,13 +288,11 @@ ncclResult_t cuda_free(void* p) {
 
 ncclResult_t cuda_settle(int device) {
   void* context;
-  int mode = cuda_relax(); /* the wait is none of a capture */
   int err = enter_device(device, &context);
   if (err == 0) {
-    err = quiet();
+    err = driver.sync();
     leave_device(device);
   }
-  cuda_restore(mode);
   return err ? fail(ncclUnhandledCudaError, "device %d: waiting for its work: CUDA error %d", device, err) : ncclSuccess;
 }
 

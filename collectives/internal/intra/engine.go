@@ -161,10 +161,7 @@ func (e *Engine) Pending() (busy, known bool, err error) {
 	if e.host {
 		return false, true, nil
 	}
-	e.planned.table.Invalidate() // the next call has to say that there is more
-	if e.planned.table.Inside() {
-		return true, true, nil
-	}
+	e.planned.table.Invalidate() // the next call has to tell that it is behind the mark
 	return e.order.Pending(e.comm.Device())
 }
 

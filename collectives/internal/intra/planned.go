@@ -26,7 +26,7 @@ import (
 //	selector, tables, offers                    there is none, or a change ends the epoch
 //	sequence, blocks that may be waiting        the table has them, and Go takes them back
 //	observers                                   the table counts calls for them; while they want records Go makes all
-//	order of streams                            the stream is part of the key, and its number compared, but for a call right behind another; on several, nothing is published
+//	order of streams                            the stream is part of the key, and its number compared; on several, nothing is published
 //	processors of the stream                    the table has what they allow; it is given away for the one stream alone
 //	whether the last call is marked             asking for the end of calls ends the epoch
 type planned struct {
@@ -92,7 +92,6 @@ func (e *Engine) take() error {
 // give ends that. A call that was performed may be repeated; nil: none was.
 func (e *Engine) give(c *engine.Call, performed bool) {
 	p := &e.planned
-	e.order.Ended()
 	if p.table == nil {
 		return
 	}

@@ -158,35 +158,6 @@ func streamTests() []test {
 				t.errorf("the word is %d: expected 7, which was recorded", got)
 			}
 		}},
-		{"stream/quiet", "waiting for all streams comes behind closed ones, too, and spoils no recording", func(t *T) {
-			d := t.streaming()
-			err := d.streams.Quiet()
-			t.needs(!errors.Is(err, framework.ErrUnsupported), "waiting for all streams")
-			t.must(err, "wait for all streams")
-			m, g := d.alloc(8), d.latch()
-			s, err := d.streams.NewStream()
-			t.must(err, "stream")
-			d.holdUp(s, g)
-			t.must(d.streams.Write(s, m.Addr(), 7), "write")
-			t.must(d.streams.CloseStream(s), "close")
-			ended := make(chan error, 1)
-			go func() { ended <- d.streams.Quiet() }()
-			g.open()
-			t.must(<-ended, "wait for all streams")
-			if got := d.word(m.Addr()); got != 7 {
-				t.errorf("the word is %d: expected 7, which the closed stream had to write", got)
-			}
-			recorder := d.stream()
-			graph := d.capture(recorder, func() {
-				t.must(d.streams.Quiet(), "wait for all streams beside a recording")
-				t.must(d.streams.Write(recorder, m.Addr(), 9), "write")
-			})
-			t.must(graph.Launch(recorder), "launch")
-			d.settle(recorder)
-			if got := d.word(m.Addr()); got != 9 {
-				t.errorf("the word is %d: expected 9, which was recorded", got)
-			}
-		}},
 		{"stream/numbers", "the number of a stream is its own, whatever its handle was before, and asking for it spoils no recording", func(t *T) {
 			d := t.streaming()
 			s := d.stream()

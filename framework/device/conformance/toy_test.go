@@ -150,7 +150,7 @@ func TestToyConforms(t *testing.T) {
 			left = append(left, r.Name)
 		}
 	}
-	if got, want := strings.Join(left, " "), "memory/placed memory/view stream/quiet stream/numbers event/all graph/times "+
+	if got, want := strings.Join(left, " "), "memory/placed memory/view stream/numbers event/all graph/times "+
 		"multicast/window multicast/ranges multicast/again multicast/other-process multicast/garbage multicast/strangers"; got != want {
 		t.Errorf("not run: %s: expected %s", got, want)
 	}

@@ -84,19 +84,6 @@ cuda_status cuda_event_record_all(cuda_context* c, cuda_handle event) {
   END;
 }
 
-// Freeing memory waits for all that the device has been given, and spoils no capture on a thread in relaxed mode. Waiting for the context,
-// and an event behind all that it has, spoil all there are.
-cuda_status cuda_quiet(cuda_context* c) {
-  BEGIN;
-  CUdeviceptr any = 0;
-  if (CALL(cuMemAlloc_v2, &any, 1)) {
-    (void)CALL(cuMemFree_v2, any);
-  } else if (st.code == CUDA_ERROR_OUT_OF_MEMORY) {
-    st = worded(CUDA_WORDS_NO_QUIET, 0);
-  }
-  END;
-}
-
 cuda_status cuda_event_wait(cuda_context* c, cuda_handle event, cuda_handle stream) {
   BEGIN_HOT;
   (void)CALL(cuStreamWaitEvent, STREAM(stream), (CUevent)event, 0);

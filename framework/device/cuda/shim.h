@@ -35,7 +35,6 @@ enum {
   CUDA_WORDS_NO_REGISTER,  // of memory of the host
   CUDA_WORDS_NO_FLUSH,
   CUDA_WORDS_NO_MARK,
-  CUDA_WORDS_NO_QUIET,
   CUDA_WORDS_NO_SHARE,     // of the kind that is asked for
   CUDA_WORDS_PAGES,        // a dma-buf has them whole
   CUDA_WORDS_FABRIC,       // a share that is none of the fabric's
@@ -193,7 +192,6 @@ CUDA_ENTRY(wait_word, cuda_context* c, cuda_handle stream, uint64_t address, uin
 void cuda_describe(int32_t code, mscclpp_device_error* e);
 uint64_t cuda_stream_id(cuda_context* c, cuda_handle stream);
 uint32_t cuda_stream_processors(cuda_context* c, cuda_handle stream);
-cuda_status cuda_quiet(cuda_context* c);
 
 #pragma GCC visibility pop
 

@@ -16,7 +16,7 @@ const mscclpp_device_backend cuda_table = {
                     MSCCLPP_DEVICE_HAS_RANGES | MSCCLPP_DEVICE_HAS_FLUSH | MSCCLPP_DEVICE_HAS_STREAMS | MSCCLPP_DEVICE_HAS_EVENTS |
                     MSCCLPP_DEVICE_HAS_TIMES | MSCCLPP_DEVICE_HAS_ALL_EVENT | MSCCLPP_DEVICE_HAS_GRAPHS | MSCCLPP_DEVICE_HAS_WAITS |
                     MSCCLPP_DEVICE_HAS_BINDING | MSCCLPP_DEVICE_HAS_STREAM_IDS | MSCCLPP_DEVICE_HAS_MULTICAST | MSCCLPP_DEVICE_HAS_PLACES |
-                    MSCCLPP_DEVICE_HAS_GRAPH_TIMES | MSCCLPP_DEVICE_HAS_PARTS | MSCCLPP_DEVICE_HAS_QUIET,
+                    MSCCLPP_DEVICE_HAS_GRAPH_TIMES | MSCCLPP_DEVICE_HAS_PARTS,
     .type = "cuda",
     .product = "NVIDIA driver",
     .share_kinds = kinds,
@@ -30,7 +30,7 @@ const mscclpp_device_backend cuda_table = {
     E(stream_create) E(stream_destroy) E(stream_query) E(stream_capturing) E(stream_sync)
     E(event_create) E(event_destroy) E(event_record) E(event_record_all) E(event_wait) E(event_query) E(event_sync) E(event_elapsed)
     E(capture_begin) E(capture_end) E(graph_launch) E(graph_destroy)
-    E(copy) E(set) E(write_word) E(wait_word) E(describe) E(stream_id) E(stream_processors) E(quiet)
+    E(copy) E(set) E(write_word) E(wait_word) E(describe) E(stream_id) E(stream_processors)
     E(multicast_ready) E(multicast_create) E(multicast_share) E(multicast_open) E(multicast_add) E(multicast_bind) E(multicast_unbind)
     E(multicast_map) E(multicast_unmap) E(multicast_close)
     E(reserve) E(unreserve) E(place_share) E(place_own) E(displace) E(event_record_each)

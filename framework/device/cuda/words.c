@@ -20,7 +20,6 @@ static const struct {
     [CUDA_WORDS_OLD] = {UNAVAILABLE, "it has no 64-bit stream memory operations: expected Volta or later"},
     [CUDA_WORDS_NO_REGISTER] = {UNSUPPORTED, "the GPU cannot register host memory"},
     [CUDA_WORDS_NO_FLUSH] = {UNSUPPORTED, "expected a GPU that keeps such writes in order, or a driver that flushes them"},
-    [CUDA_WORDS_NO_QUIET] = {UNSUPPORTED, "waiting for all streams: expected a byte of the GPU's memory"},
     [CUDA_WORDS_NO_MARK] = {UNSUPPORTED, "an event behind all streams: expected a driver for CUDA 12.5 or later, and no stream that is captured"},
     [CUDA_WORDS_NO_SHARE] = {UNSUPPORTED, "it has no share of this kind"},
     [CUDA_WORDS_PAGES] = {INVALID, "a part of memory that does not consist of whole pages"},

@@ -168,7 +168,7 @@ func (b *Backend) missing() string {
 		{hasPlaces, hasShares, "places need shares"},
 		{hasMulticast, hasShares, "multicast needs shares"},
 		{hasPlaces, hasRanges, "places need ranges"},
-		{hasGraphs | hasWaits | hasStreamIDs | hasParts | hasQuiet, hasStreams, "graphs, waits, numbers and parts of streams, and waiting for all of them, need streams"},
+		{hasGraphs | hasWaits | hasStreamIDs | hasParts, hasStreams, "graphs, waits, numbers and parts of streams need streams"},
 		{hasGraphTimes, hasTimes, "times of graphs need times of events"},
 		{hasGraphTimes, hasGraphs, "times of graphs need graphs"},
 	} {
@@ -237,7 +237,6 @@ const (
 	hasPlaces    = C.MSCCLPP_DEVICE_HAS_PLACES
 	hasData      = C.MSCCLPP_DEVICE_HAS_DATA
 	hasParts     = C.MSCCLPP_DEVICE_HAS_PARTS
-	hasQuiet     = C.MSCCLPP_DEVICE_HAS_QUIET
 
 	hasGraphTimes = C.MSCCLPP_DEVICE_HAS_GRAPH_TIMES
 )

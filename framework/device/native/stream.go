@@ -72,19 +72,6 @@ func (d *Streaming) StreamIDDirect() uintptr {
 	return uintptr(C.native_direct_stream_id)
 }
 
-// Quiet waits for all that streams of the device have been given, also those that were destroyed, and disturbs no recording. It ends when the
-// kernels do, and holds the device until then. ErrUnsupported: the device cannot, or not now.
-func (d *Streaming) Quiet() error {
-	const op = "wait for all streams"
-	if d.b.has&hasQuiet == 0 {
-		return d.unsupported(op, "expected a device that waits without disturbing recordings")
-	}
-	if err := d.begin(op); err != nil {
-		return err
-	}
-	return errors.Join(d.check(op, C.native_quiet(d.t, d.d)), d.drop())
-}
-
 // Priorities returns the range of stream priorities. Numerically, greatest is the smaller one.
 func (d *Streaming) Priorities() (least, greatest int) {
 	return int(d.facts.least_priority), int(d.facts.greatest_priority)

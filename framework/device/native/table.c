@@ -67,7 +67,7 @@ const char* native_lacks(const native_table* t) {
       M(ready) M(create) M(share) M(open) M(add) M(bind) M(unbind) M(map) M(unmap) M(close)
 #undef M
       E(place_share, MSCCLPP_DEVICE_HAS_PLACES) E(place_own, MSCCLPP_DEVICE_HAS_PLACES) E(displace, MSCCLPP_DEVICE_HAS_PLACES)
-      E(alloc_data, MSCCLPP_DEVICE_HAS_DATA) E(stream_processors, MSCCLPP_DEVICE_HAS_PARTS) E(quiet, MSCCLPP_DEVICE_HAS_QUIET)
+      E(alloc_data, MSCCLPP_DEVICE_HAS_DATA) E(stream_processors, MSCCLPP_DEVICE_HAS_PARTS)
       E(event_record_each, MSCCLPP_DEVICE_HAS_GRAPH_TIMES)
 #undef E
   };

@@ -94,7 +94,6 @@ NATIVE_FORWARD(host_register, (uintptr_t t, uintptr_t d, uint64_t host, uint64_t
 NATIVE_FORWARD(host_unregister, (uintptr_t t, uintptr_t d, uint64_t host), host)
 NATIVE_FORWARD(view_open, (uintptr_t t, uintptr_t d, const mscclpp_device_memory* m, uint64_t* view, uint64_t* host), m, view, host)
 NATIVE_FORWARD(flush_writes, (uintptr_t t, uintptr_t d))
-NATIVE_FORWARD(quiet, (uintptr_t t, uintptr_t d))
 NATIVE_FORWARD(module_load, (uintptr_t t, uintptr_t d, const void* image, uint64_t bytes, uintptr_t* out, char* log, uint64_t room), image, bytes, out, log, room)
 NATIVE_FORWARD(module_unload, (uintptr_t t, uintptr_t d, uintptr_t m), m)
 NATIVE_FORWARD(kernel_find, (uintptr_t t, uintptr_t d, uintptr_t m, const char* name, uintptr_t* out, mscclpp_device_kernel_info* info), m, name, out, info)

@@ -204,14 +204,7 @@ ncclResult_t cuda_free(void* p) {
     return err_ ? fail(ncclUnhandledCudaError, "device %d: %s: HIP error %d", device, what, err_) : ncclSuccess; \
   } while (0)
 
-static ncclResult_t settle(int device) { ON_DEVICE(device, "waiting for its work", quiet()); }
-
-ncclResult_t cuda_settle(int device) {
-  int mode = cuda_relax(); /* the wait is none of a capture */
-  ncclResult_t r = settle(device);
-  cuda_restore(mode);
-  return r;
-}
+ncclResult_t cuda_settle(int device) { ON_DEVICE(device, "waiting for its work", hip.hipDeviceSynchronize()); }
 
 ncclResult_t cuda_check_pointer(int device, const void* p, const char* function, const char* name) {
   int of = 0, err = hip.hipPointerGetAttribute(&of, ORDINAL, (void*)(uintptr_t)p);

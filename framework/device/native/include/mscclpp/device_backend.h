@@ -103,8 +103,7 @@ enum {
   MSCCLPP_DEVICE_HAS_MULTICAST = 1 << 15,  // multicast_…; needs shares
   MSCCLPP_DEVICE_HAS_DATA = 1 << 16,  // alloc_data: memory that the device caches
   MSCCLPP_DEVICE_HAS_GRAPH_TIMES = 1 << 17,  // event_record_each; needs times and graphs
-  MSCCLPP_DEVICE_HAS_PARTS = 1 << 18,  // stream_processors: streams may have a part of the device; needs streams
-  MSCCLPP_DEVICE_HAS_QUIET = 1 << 19  // quiet; needs streams
+  MSCCLPP_DEVICE_HAS_PARTS = 1 << 18  // stream_processors: streams may have a part of the device; needs streams
 };
 
 // A way to share memory with other processes.
@@ -423,11 +422,6 @@ typedef struct mscclpp_device_backend {
   // HAS_PARTS: how many processors kernels on a stream have; 0: those of the device, or it is not known.
   // It does not disturb a capture.
   uint32_t (*stream_processors)(mscclpp_device* device, mscclpp_device_handle stream);
-
-  // HAS_QUIET. [waits] Waits for all that streams of the device have been given, also those that were destroyed. It does not disturb a
-  // capture, which an event of event_record_all may do. UNSUPPORTED: it cannot wait now without disturbing one. Launches of other
-  // threads may be held up until it returns.
-  mscclpp_device_status (*quiet)(mscclpp_device* device);
 } mscclpp_device_backend;
 
 #ifdef __cplusplus
