@@ -95,7 +95,7 @@ func (a *app) command(job *launch.Job, program string, args []string) (err error
 	return &verb.Error{Code: launch.StartCode(err), Err: err}
 }
 
-// job is what flags and configuration say of a job on this host.
+// job describes a job on this host, by the flags and the configuration.
 func (o *options) job(cfg *config.Effective) launch.Job {
 	job := launch.Job{
 		Dir:    o.dir,

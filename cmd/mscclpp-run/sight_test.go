@@ -124,7 +124,7 @@ func (b *behavior) run(ctx context.Context, job *mscclpp.Job) error {
 	return nil
 }
 
-// before is what a rank does before call n.
+// before is called by each rank before call n.
 func (b *behavior) before(ctx context.Context, rank, n int, processes [][]byte, ended <-chan struct{}) error {
 	last := n == b.calls
 	switch {

@@ -2,7 +2,7 @@ package ownkernel
 
 import "sync/atomic"
 
-// Launching tells Close of an owner of kernels of its launch that is running. Close waits for the lock of the call, and the call may wait
+// Launching keeps whether an owner of kernels is launching one, for its Close. Close waits for the lock of the call, and the call may wait
 // for peers: one of the two ends the communicator.
 type Launching struct{ running, closing atomic.Bool }
 

@@ -90,7 +90,7 @@ func (e *ending) last() {
 	}
 }
 
-// events is where hosts are heard, which wait while nobody reads the output. Signals do not.
+// events is the channel of the hosts' events. It is nil while the output is full, so that hosts wait; signals do not.
 func (e *ending) events() <-chan event {
 	if !e.out.Full() || e.unread {
 		return e.run.events

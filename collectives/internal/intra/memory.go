@@ -122,7 +122,7 @@ func (e *Engine) allocate(ctx context.Context) error {
 	return err
 }
 
-// bytes is what scratch takes. That of a GPU has the state of kernels behind it, which no peer writes: memory of a GPU comes in
+// bytes is the size of scratch. That of a GPU has the state of kernels behind it, which no peer writes: memory of a GPU comes in
 // units of 2 MiB, of which the state would leave the most of one empty.
 func (m *memory) bytes(host bool) uint64 {
 	if host {

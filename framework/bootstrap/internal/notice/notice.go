@@ -47,7 +47,7 @@ func Announcement(group uint64, origin int, cause error) Notice {
 	return n
 }
 
-// Err is what the other ranks report.
+// Err is the error of the ranks that have not announced the end.
 func (n Notice) Err() error {
 	said, class := "", n.Class
 	if n.Origin != n.Culprit {
@@ -59,7 +59,7 @@ func (n Notice) Err() error {
 	return &framework.Error{Op: "bootstrap", Peer: n.Culprit, Err: fmt.Errorf("%w: %s%s", class, strings.TrimPrefix(n.Text, class.Error()+": "), said)}
 }
 
-// Own is what the rank that announced reports itself: its cause, with its class.
+// Own is the error of the rank that announced the end: its cause, with its class.
 func (n Notice) Own(cause error) error {
 	if cause == nil {
 		return n.Err()
@@ -76,7 +76,7 @@ func classCode(err error) byte {
 	return 0
 }
 
-// Encode is what Decode reads.
+// Encode writes the bytes of a notice, which Decode reads.
 func (n Notice) Encode() []byte {
 	b := []byte{1, classCode(n.Class), 0, 0}
 	if n.Departs {
