@@ -99,7 +99,14 @@ func (r *rival) Name() string                      { return "rival 1.2" }
 func (r *rival) Prepare(all ...bench.Memory) error { r.prepared += len(all); return r.prepare }
 func (r *rival) Release() error                    { r.released++; return nil }
 func (r *rival) Supports(c *bench.Call) bool       { return c.Collective != r.cannot }
-func (r *rival) Do(c *bench.Call) error            { return r.d.perform(c, peerTime, "p") }
+func (r *rival) Do(c *bench.Call, n int) error {
+	for range n {
+		if err := r.d.perform(c, peerTime, "p"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // runAll measures on two ranks and returns rank 0, its peer, and the rows or the error.
 func runAll(t *testing.T, change func(*rival), all ...bench.Options) (*onDevice, *rival, []report.Row, error) {

@@ -57,7 +57,9 @@ type Peer interface {
 	Release() error
 	// Supports says whether Do can perform the call.
 	Supports(*Call) bool
-	Do(*Call) error
+	// Do performs a call n times, with nothing between that a program of the library's own
+	// language would not have there.
+	Do(c *Call, n int) error
 }
 
 // finish waits for the queue, if there is one.

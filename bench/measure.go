@@ -66,15 +66,29 @@ const rounds = 3
 // Measure returns the slowest rank's median time of one call, in microseconds. Every
 // rank calls it with the same plan and receives the same result.
 func Measure(ctx context.Context, g Group, c *Call, p Plan) (float64, error) {
-	runs, err := measure(ctx, g, c, p, g.Do)
+	runs, err := measure(ctx, g, c, p, repeated(g.Do))
 	if err != nil {
 		return 0, err
 	}
 	return runs[0], nil
 }
 
+// library performs a call n times.
+type library func(c *Call, n int) error
+
+func repeated(do func(*Call) error) library {
+	return func(c *Call, n int) error {
+		for range n {
+			if err := do(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
 // measure times a call as each of several libraries performs it, in turns.
-func measure(ctx context.Context, g Group, c *Call, p Plan, libraries ...func(*Call) error) ([]float64, error) {
+func measure(ctx context.Context, g Group, c *Call, p Plan, libraries ...library) ([]float64, error) {
 	turns := 1
 	if len(libraries) > 1 {
 		turns = rounds
@@ -116,23 +130,16 @@ type iteration struct {
 	close func()
 }
 
-func prepare(g Group, c *Call, p Plan, do func(*Call) error) (iteration, error) {
+func prepare(g Group, c *Call, p Plan, do library) (iteration, error) {
 	it := iteration{queue: g.Queue(), close: func() {}}
-	calls := func() error {
-		for range p.Calls {
-			if err := do(c); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	calls := func() error { return do(c, p.Calls) }
 	it.run = calls
 	if it.queue == nil {
 		return it, nil
 	}
 	// Once before, the barrier as well: what is allocated or loaded on first use
 	// cannot be recorded, and the driver loads nothing while the queue is held.
-	if err := errors.Join(g.Barrier(), do(c), it.queue.Finish()); err != nil {
+	if err := errors.Join(g.Barrier(), do(c, 1), it.queue.Finish()); err != nil {
 		return it, err
 	}
 	if !p.Graph {

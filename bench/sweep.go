@@ -243,7 +243,7 @@ func (o Options) point(ctx context.Context, g Group, w Window, v *Verifier, byte
 
 // measure fills in the times.
 func (o Options) measure(ctx context.Context, g Group, c *Call, plan Plan, row *report.Row) error {
-	libraries := []func(*Call) error{g.Do}
+	libraries := []library{repeated(g.Do)}
 	if o.Peer != nil && o.Peer.Supports(c) {
 		libraries = append(libraries, o.Peer.Do)
 	}

@@ -128,7 +128,7 @@ func TestCalls(t *testing.T) {
 		bench.Gather:   "GroupStart \nSend 4096 10 6 to 2\nGroupEnd",
 		bench.Scatter:  "GroupStart \nRecv 8192 10 6 from 2\nGroupEnd",
 	} {
-		if err := p.Do(call(c)); err != nil {
+		if err := p.Do(call(c), 1); err != nil {
 			t.Errorf("%s: %v", c, err)
 		}
 		if got := log(); got != want {
@@ -137,10 +137,29 @@ func TestCalls(t *testing.T) {
 	}
 }
 
+// A number of calls is made in one go, until one is refused.
+func TestRepeatedCalls(t *testing.T) {
+	p, log := joined(t)
+	if err := p.Do(call(bench.Broadcast), 3); err != nil {
+		t.Fatal(err)
+	}
+	one := "Broadcast 4096 8192 10 6 root 2"
+	if got := log(); got != one+"\n"+one+"\n"+one {
+		t.Errorf("%s", got)
+	}
+	t.Setenv("FAKE_NCCL_REFUSE", "Broadcast")
+	if err := p.Do(call(bench.Broadcast), 3); err == nil {
+		t.Error("a call that was refused is no error")
+	}
+	if got := log(); strings.Count(got, "Broadcast") > 1 {
+		t.Errorf("calls after one that was refused: %s", got)
+	}
+}
+
 // Collectives that older versions lack are made of messages, a block for each rank.
 func TestCallsOfOldVersions(t *testing.T) {
 	p, log := joined(t, "-DOLD")
-	if err := p.Do(call(bench.AllToAll)); err != nil {
+	if err := p.Do(call(bench.AllToAll), 1); err != nil {
 		t.Fatal(err)
 	}
 	want := "GroupStart \nSend 4096 10 6 to 0\nRecv 8192 10 6 from 0\nSend 4116 10 6 to 1\nRecv 8212 10 6 from 1\nSend 4136 10 6 to 2\nRecv 8232 10 6 from 2\nGroupEnd"
@@ -174,7 +193,7 @@ func TestScaledSums(t *testing.T) {
 	c := call(bench.AllReduce)
 	c.Op, c.Type, c.Scale = kernel.PreMulSum, kernel.Float32, 0.5
 	for range 2 {
-		if err := p.Do(c); err != nil {
+		if err := p.Do(c, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,7 +217,7 @@ func TestUnsupportedByNCCL(t *testing.T) {
 	odd := call(bench.AllReduce)
 	odd.Type = kernel.Float8E4M3B15
 	for name, c := range map[string]*bench.Call{"all-to-all-v": call(bench.AllToAllV), "in place": inPlace, "scaled f16": half, "type": odd} {
-		if err := p.Do(c); !errors.Is(err, framework.ErrUnsupported) {
+		if err := p.Do(c, 1); !errors.Is(err, framework.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if p.Supports(c) {
@@ -213,11 +232,11 @@ func TestUnsupportedByNCCL(t *testing.T) {
 func TestCallThatFails(t *testing.T) {
 	p, _ := joined(t)
 	t.Setenv("FAKE_NCCL_REFUSE", "AllReduce")
-	if err := p.Do(call(bench.AllReduce)); err == nil || !strings.Contains(err.Error(), "nccl: allreduce: invalid usage: the last words") {
+	if err := p.Do(call(bench.AllReduce), 3); err == nil || !strings.Contains(err.Error(), "nccl: allreduce: invalid usage: the last words") {
 		t.Errorf("%v", err)
 	}
 	t.Setenv("FAKE_NCCL_REFUSE", "Send")
-	if err := p.Do(call(bench.SendRecv)); err == nil {
+	if err := p.Do(call(bench.SendRecv), 1); err == nil {
 		t.Error("a message that was refused is no error")
 	}
 }

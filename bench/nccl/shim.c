@@ -117,7 +117,7 @@ static int messages(nccl_library *l, void *comm, const nccl_call_args *a) {
 	return result ? result : ended;
 }
 
-int nccl_call(nccl_library *l, void *comm, const nccl_call_args *a) {
+static int call(nccl_library *l, void *comm, const nccl_call_args *a) {
 	switch (a->kind) {
 	case NCCL_ALL_REDUCE: return l->ncclAllReduce(a->in, a->out, a->count, a->type, a->op, comm, a->stream);
 	case NCCL_ALL_GATHER: return l->ncclAllGather(a->in, a->out, a->count, a->type, comm, a->stream);
@@ -135,4 +135,10 @@ int nccl_call(nccl_library *l, void *comm, const nccl_call_args *a) {
 		break;
 	}
 	return messages(l, comm, a);
+}
+
+int nccl_calls(nccl_library *l, void *comm, const nccl_call_args *a, int n) {
+	int result = 0;
+	for (int i = 0; i < n && result == 0; i++) result = call(l, comm, a);
+	return result;
 }

@@ -21,7 +21,7 @@ int nccl_window_close(nccl_library *l, void *comm, void *window);
 int nccl_premulsum(nccl_library *l, void *comm, void *scalar, int type, int *op);
 int nccl_op_close(nccl_library *l, void *comm, int op);
 
-// nccl_call is one collective; kind is one of the numbers below.
+// nccl_calls enqueues a collective n times, or until an attempt fails; kind is one of the numbers below.
 enum {
 	NCCL_ALL_REDUCE, NCCL_ALL_GATHER, NCCL_REDUCE_SCATTER, NCCL_BROADCAST, NCCL_REDUCE,
 	NCCL_ALL_TO_ALL, NCCL_GATHER, NCCL_SCATTER, NCCL_SHIFT,
@@ -33,4 +33,4 @@ typedef struct {
 	size_t count, element;
 	void *stream;
 } nccl_call_args;
-int nccl_call(nccl_library *l, void *comm, const nccl_call_args *a);
+int nccl_calls(nccl_library *l, void *comm, const nccl_call_args *a, int n);

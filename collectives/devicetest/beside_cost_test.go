@@ -126,7 +126,7 @@ func makeNCCL(ctx context.Context, r *rank, bytes int64) (func(device.Stream) er
 	}
 	p := pointer(m.Addr())
 	c := &bench.Call{Collective: bench.AllReduce, In: p, Out: p, Count: int(bytes / 2), Type: kernel.Float16, Op: kernel.Sum}
-	return func(device.Stream) error { return peer.Do(c) }, peer.Name(), func() error { return errors.Join(peer.Close(), m.Close()) }, nil
+	return func(device.Stream) error { return peer.Do(c, 1) }, peer.Name(), func() error { return errors.Join(peer.Close(), m.Close()) }, nil
 }
 
 var errNoPeer = errors.New("no NCCL")

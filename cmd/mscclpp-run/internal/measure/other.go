@@ -56,4 +56,12 @@ func (o *other) missing(r *report.Row) string {
 	return fmt.Sprintf("%s of %d bytes: --vs %s has no time: %v\n", r.Collective, r.Bytes, o.algorithm, o.why)
 }
 
-func (o *other) Do(c *bench.Call) error { return o.group.Do(o.with(c)) }
+func (o *other) Do(c *bench.Call, n int) error {
+	c = o.with(c)
+	for range n {
+		if err := o.group.Do(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
