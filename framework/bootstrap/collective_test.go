@@ -14,7 +14,7 @@ import (
 func TestAllGatherBytes(t *testing.T) {
 	for n := 1; n <= 13; n++ {
 		ranks := local(t, n)
-		ctx := bounded(t, 10*time.Second)
+		ctx := bounded(t, patience)
 		each(t, ranks, func(b rank) error {
 			for turn := range 3 { // one tag, again and again
 				mine := bytes.Repeat([]byte{byte(b.Rank() + turn)}, 100*b.Rank())
@@ -36,7 +36,7 @@ func TestAllGatherBytes(t *testing.T) {
 // A message of several pages, and blocks beyond the size of a page.
 func TestAllGatherPages(t *testing.T) {
 	ranks := local(t, 3)
-	ctx := bounded(t, 20*time.Second)
+	ctx := bounded(t, patience)
 	each(t, ranks, func(b rank) error {
 		mine := make([]byte, rounds.PageSize+b.Rank()*rounds.PageSize/2-rounds.HeaderSize-8)
 		mine[len(mine)-1] = byte(b.Rank() + 1)
@@ -57,7 +57,7 @@ func TestAllGatherPages(t *testing.T) {
 func TestBarrierHoldsEverybody(t *testing.T) {
 	const n = 8
 	ranks := local(t, n)
-	ctx := bounded(t, 10*time.Second)
+	ctx := bounded(t, patience)
 	entered := make(chan struct{})
 	each(t, ranks, func(b rank) error {
 		if b.Rank() == 5 {
@@ -80,7 +80,7 @@ func TestBarrierHoldsEverybody(t *testing.T) {
 
 func TestRoundsAreLogarithmic(t *testing.T) {
 	ranks := local(t, 100)
-	ctx := bounded(t, 10*time.Second)
+	ctx := bounded(t, patience)
 	each(t, ranks, func(b rank) error { return Barrier(ctx, b, 3) })
 	for _, b := range ranks {
 		if s := b.Stats(); s.Rounds != 5 || s.Messages > 10 {
@@ -92,7 +92,7 @@ func TestRoundsAreLogarithmic(t *testing.T) {
 // Ranks that call different things hear so, instead of taking one for the other.
 func TestDifferentCollectives(t *testing.T) {
 	ranks := local(t, 2)
-	ctx := bounded(t, 10*time.Second)
+	ctx := bounded(t, patience)
 	each(t, ranks, func(b rank) error {
 		var err error
 		if b.Rank() == 0 {
@@ -106,8 +106,7 @@ func TestDifferentCollectives(t *testing.T) {
 
 func TestCollectiveDeadlineNamesTheMissing(t *testing.T) {
 	ranks := local(t, 2)
-	ctx := bounded(t, 30*time.Millisecond)
-	err := Barrier(ctx, ranks[0], 3)
+	err := Barrier(aMoment(t), ranks[0], 3)
 	if err := wantError(err, context.DeadlineExceeded, 1, "barrier"); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +121,7 @@ func TestAllGatherParcels(t *testing.T) {
 }
 
 func testAllGatherParcels(t *testing.T, ranks []rank) {
-	ctx := bounded(t, 10*time.Second)
+	ctx := bounded(t, patience)
 	shares := make([][]framework.Share, len(ranks))
 	for r := range shares {
 		if r != 1 { // one rank without descriptors

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -16,7 +15,7 @@ func TestDepartures(t *testing.T) {
 		"group": func(b framework.Bootstrap) framework.Bootstrap { return Sub(b, []int{2, 1, 0}, 1) },
 	}
 	check := func(b, g framework.Bootstrap) error {
-		ctx, leaver := bounded(t, 20*time.Second), g.Size()-1
+		ctx, leaver := bounded(t, patience), g.Size()-1
 		d := g.(Leaver)
 		if g.Rank() == leaver {
 			if err := g.Send(ctx, 0, 7, framework.Parcel{Data: []byte("before")}); err != nil {

@@ -119,7 +119,7 @@ func TestInheritedListener(t *testing.T) {
 			t.Fatalf("rank %d: listener %v", r, c.Listener)
 		}
 		go func() {
-			b, err := Join(bounded(t, 10*time.Second), c)
+			b, err := Join(bounded(t, patience), c)
 			if err == nil {
 				err = b.Close()
 			}
@@ -151,7 +151,7 @@ func TestKeptListenerEndsWithTheJob(t *testing.T) {
 				t.Fatal(err)
 			}
 			go func() {
-				b, err := Join(bounded(t, 10*time.Second), c)
+				b, err := Join(bounded(t, patience), c)
 				if err == nil {
 					err = b.Close()
 				}
@@ -250,7 +250,7 @@ func TestWrongListeners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Join(bounded(t, 20*time.Second), Config{Size: 2, ID: newID(t), Listener: l})
+	_, err = Join(bounded(t, patience), Config{Size: 2, ID: newID(t), Listener: l})
 	if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "the unique id has") {
 		t.Errorf("a listener at another port: %v", err)
 	}
@@ -275,7 +275,7 @@ func TestConfigRejects(t *testing.T) {
 		"interface":       {Rank: 1, Size: 2, Addr: rootOf(t), Interface: "no such interface"},
 		"interface range": {Rank: 1, Size: 2, Addr: rootOf(t), Interface: "203.0.113.0/24"},
 	} {
-		if _, err := Join(bounded(t, 20*time.Second), c); !errors.Is(err, framework.ErrInvalid) {
+		if _, err := Join(bounded(t, patience), c); !errors.Is(err, framework.ErrInvalid) {
 			t.Errorf("%s: %v, expected ErrInvalid", name, err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -70,7 +69,7 @@ func TestHostWithoutTheFamily(t *testing.T) {
 		{IPv4, []string{"::1/128"}, "no IPv4 address (it has [::1/128])"},
 		{IPv4, nil, "no IPv4 address (it has [])"},
 	} {
-		_, errs := tryJoin(t, 2, 20*time.Second, func(cfg *Config) { cfg.Family, cfg.addresses = c.family, addressesOf(c.has...) })
+		_, errs := tryJoin(t, 2, func(cfg *Config) { cfg.Family, cfg.addresses = c.family, addressesOf(c.has...) })
 		for r, err := range errs {
 			if err := wantError(err, framework.ErrUnavailable, framework.NoPeer, c.wanted); err != nil {
 				t.Errorf("%s, rank %d: %v", c.family, r, err)
@@ -78,12 +77,12 @@ func TestHostWithoutTheFamily(t *testing.T) {
 		}
 	}
 	broken := func() ([]net.Addr, error) { return nil, errors.New("netlink is out of order") }
-	_, errs := tryJoin(t, 2, 20*time.Second, func(cfg *Config) { cfg.Family, cfg.addresses = IPv4, broken })
+	_, errs := tryJoin(t, 2, func(cfg *Config) { cfg.Family, cfg.addresses = IPv4, broken })
 	if err := wantError(errs[1], framework.ErrUnavailable, framework.NoPeer, "netlink is out of order"); err != nil {
 		t.Error(err)
 	}
 	// One rank needs no address.
-	b, err := Join(bounded(t, 20*time.Second), Config{Size: 1, ID: newID(t), Family: IPv6, addresses: broken})
+	b, err := Join(bounded(t, patience), Config{Size: 1, ID: newID(t), Family: IPv6, addresses: broken})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +120,7 @@ func TestFamilyOfAJob(t *testing.T) {
 				t.Fatal(err)
 			}
 			addr := net.JoinHostPort(c.name, fmt.Sprint(addrPort(l.Addr()).Port()))
-			ranks, errs := tryJoin(t, 4, 10*time.Second, func(cfg *Config) {
+			ranks, errs := tryJoin(t, 4, func(cfg *Config) {
 				cfg.ID, cfg.Addr, cfg.Family = UniqueID{}, addr, c.family
 				if cfg.Rank == 0 {
 					_ = cfg.Listener.Close()
@@ -163,7 +162,7 @@ func TestFamilyOfTheRoot(t *testing.T) {
 		AnyFamily: {"::1", "::1"},
 	} {
 		_, port, _ := net.SplitHostPort(freeAddr(t))
-		ranks, errs := tryJoin(t, 2, 10*time.Second, func(cfg *Config) {
+		ranks, errs := tryJoin(t, 2, func(cfg *Config) {
 			if cfg.Rank == 0 {
 				_ = cfg.Listener.Close()
 			}
@@ -206,7 +205,7 @@ func TestFamilyContradicts(t *testing.T) {
 		"other way round":    {Config{Rank: 1, Size: 2, Addr: "[::1]:9", Family: IPv4}, framework.ErrInvalid, 0, "[::1]:9 has no IPv4 address"},
 		"rank 0, by address": {Config{Size: 2, Addr: "[::1]:0", Family: IPv4}, framework.ErrInvalid, -1, "has no IPv4 address: expected one, because bootstrap.family is inet"},
 	} {
-		_, err := Join(bounded(t, 10*time.Second), c.cfg)
+		_, err := Join(bounded(t, patience), c.cfg)
 		if err := wantError(err, c.class, c.peer, c.wanted); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

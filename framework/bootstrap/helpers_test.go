@@ -30,6 +30,9 @@ var (
 	_ member = (*Local)(nil)
 )
 
+// patience is longer than anything in a test takes, on a machine that does much else as well.
+const patience = 3 * time.Minute
+
 // bounded is a context for one test: longer than anything in it should take.
 func bounded(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
@@ -42,9 +45,29 @@ func awaitFailed(t testing.TB, b *TCP) {
 	t.Helper()
 	select {
 	case <-b.Failed():
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("it knows nothing of it")
 	}
+}
+
+// aMoment is a context that ends shortly after somebody has begun to wait for it.
+func aMoment(t testing.TB) context.Context {
+	ctx, end := context.WithCancelCause(context.Background())
+	t.Cleanup(func() { end(nil) })
+	return &moment{Context: ctx, end: end}
+}
+
+type moment struct {
+	context.Context
+	once sync.Once
+	end  context.CancelCauseFunc
+}
+
+func (m *moment) Done() <-chan struct{} {
+	m.once.Do(func() {
+		time.AfterFunc(20*time.Millisecond, func() { m.end(context.DeadlineExceeded) })
+	})
+	return m.Context.Done()
 }
 
 // each runs f for all ranks at once and reports every error.
@@ -145,7 +168,7 @@ func settledFDs(t testing.TB) int {
 	t.Helper()
 	const rest = 400 * time.Millisecond // longer than a connection lingers: lastWords
 	n, since := openFDs(t), time.Now()
-	for end := since.Add(15 * time.Second); time.Now().Before(end); {
+	for end := since.Add(patience); time.Now().Before(end); {
 		runtime.GC()
 		time.Sleep(10 * time.Millisecond)
 		if now := openFDs(t); now != n {

@@ -161,9 +161,6 @@ func (c *caller) listenInTime(ctx context.Context, at string) (*net.TCPListener,
 	}
 }
 
-// askTimeout is how long a process that listens at the address of rank 0 has to say what it is.
-const askTimeout = 2 * time.Second
-
 // checkIn is the start of all other ranks. Where an earlier job ends it is repeated.
 func (s *startup) checkIn(ctx context.Context) error {
 	var pause backoff
@@ -205,12 +202,13 @@ type checkingIn struct {
 }
 
 func (c *checkingIn) perform(ctx context.Context) error {
-	if err := c.listen(ctx); err != nil {
+	err := c.listen(ctx)
+	c.t.work.Go(c.read) // also where listening failed: it closes the connection
+	if err != nil {
 		return err
 	}
 	// Rank 0 may have hung up already; its last words tell more than this error.
 	_, _ = c.conn.Write(wire.Append(nil, wire.KindCheckIn, 0, c.t.self.append(nil)))
-	c.t.work.Go(c.read)
 	if err := c.await(ctx); err != nil {
 		return err
 	}

@@ -18,7 +18,8 @@ import (
 )
 
 func TestWorldSizesDisagree(t *testing.T) {
-	_, errs := tryJoin(t, 4, 5*time.Second, func(c *Config) {
+	_, errs := tryJoin(t, 4, func(c *Config) {
+		c.late = patience // rank 0 stays until all know
 		if c.Rank == 2 {
 			c.Size = 5
 		}
@@ -46,7 +47,7 @@ func failing(t *testing.T, size int, late time.Duration) (Config, <-chan error) 
 		_, err := Join(context.Background(), Config{Size: size, ID: id, Listener: l, late: late})
 		root <- err
 	}()
-	_, err = Join(bounded(t, 20*time.Second), Config{Rank: 2, Size: size + 1, ID: id})
+	_, err = Join(bounded(t, patience), Config{Rank: 2, Size: size + 1, ID: id})
 	if err := wantError(err, framework.ErrInvalid, 0, fmt.Sprintf("job of %d ranks", size)); err != nil {
 		t.Error(err)
 	}
@@ -61,16 +62,16 @@ func rootFailed(t *testing.T, root <-chan error) {
 		if err := wantError(err, framework.ErrInvalid, 2, "expects"); err != nil {
 			t.Error(err)
 		}
-	case <-time.After(15 * time.Second):
-		t.Fatal("rank 0 still waits after 15s")
+	case <-time.After(patience):
+		t.Fatal("rank 0 still waits after ", patience)
 	}
 }
 
 // Ranks that come when the job has failed already learn why, and rank 0 leaves as
-// soon as all know: here long before its bound of a minute.
+// soon as all know: here long before its bound of minutes.
 func TestLateRanksLearnTheReason(t *testing.T) {
 	t.Parallel()
-	c, root := failing(t, 5, time.Minute)
+	c, root := failing(t, 5, patience)
 	for _, r := range []int{1, 3, 4} {
 		select {
 		case err := <-root:
@@ -78,7 +79,7 @@ func TestLateRanksLearnTheReason(t *testing.T) {
 		default:
 		}
 		c.Rank = r
-		_, err := Join(bounded(t, 10*time.Second), c)
+		_, err := Join(bounded(t, patience), c)
 		if err := wantError(err, framework.ErrInvalid, 2, "job of 6 ranks", "expects 5"); err != nil {
 			t.Errorf("rank %d: %v", r, err)
 		}
@@ -110,7 +111,7 @@ func TestLateRanksWithOtherMistakes(t *testing.T) {
 	root := make(chan error, 1)
 	go func() {
 		c := base
-		c.Listener, c.late = l, time.Minute
+		c.Listener, c.late = l, patience
 		_, err := Join(context.Background(), c)
 		root <- err
 	}()
@@ -120,13 +121,13 @@ func TestLateRanksWithOtherMistakes(t *testing.T) {
 		text string
 	}{
 		{func(c *Config) { c.Rank, c.Size = 2, 3 }, 0, "job of 4 ranks"}, // ends it
-		{func(c *Config) { c.Rank, c.Job, c.Timeout = 1, "another", time.Second }, 0, "another job listens there"},
+		{func(c *Config) { c.Rank, c.Job, c.Timeout = 1, "another", 5*time.Second }, 0, "another job listens there"},
 		{func(c *Config) { c.Rank, c.Secret = 3, []byte("another secret of bytes") }, 0, "wrong secret"},
 		{func(c *Config) { c.Rank = 1 }, 2, "expects"}, // the other job's rank 1 did not count
 	} {
 		c := base
 		late.edit(&c)
-		_, err := Join(bounded(t, 10*time.Second), c)
+		_, err := Join(bounded(t, patience), c)
 		if err := wantError(err, framework.ErrInvalid, late.peer, late.text); err != nil {
 			t.Error(err)
 		}
@@ -159,16 +160,16 @@ func TestRootDoesNotWaitForever(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	failed := make(chan error, 1)
 	go func() {
-		_, err := Join(ctx, Config{Size: 4, ID: id, Listener: l, late: time.Minute})
+		_, err := Join(ctx, Config{Size: 4, ID: id, Listener: l, late: patience})
 		failed <- err
 	}()
 	for _, c := range []Config{{Rank: 2, Size: 3, ID: id}, {Rank: 1, Size: 4, ID: id}} { // rank 3 never comes
-		_, err := Join(bounded(t, 10*time.Second), c)
+		_, err := Join(bounded(t, patience), c)
 		if !errors.Is(err, framework.ErrInvalid) { // the second one has heard of the first
 			t.Errorf("rank %d of %d: %v, expected ErrInvalid", c.Rank, c.Size, err)
 		}
 	}
-	cancel() // of a Join that would stay for a minute
+	cancel() // of a Join that would stay for minutes
 	rootFailed(t, failed)
 }
 
@@ -207,7 +208,7 @@ func freeAddr(t *testing.T) string {
 // Where rank 0 might yet start a rank waits, and says in the end for whom and where.
 func TestRootDoesNotAnswer(t *testing.T) {
 	addr := freeAddr(t)
-	_, err := Join(context.Background(), Config{Rank: 1, Size: 2, Addr: addr, Timeout: 500 * time.Millisecond})
+	_, err := Join(context.Background(), Config{Rank: 1, Size: 2, Addr: addr, Timeout: 2 * time.Second})
 	if err := wantError(err, framework.ErrPeer, 0, "rank 0 does not answer", "listen at "+addr, "this rank has waited ", "refused"); err != nil {
 		t.Error(err)
 	}
@@ -224,7 +225,7 @@ func TestRootHasLeft(t *testing.T) {
 	for name, id := range map[string]UniqueID{"bytes": c.ID, "text": parsed(t, c.ID)} {
 		c.ID, c.Rank = id, 1
 		watch := promise.Begin()
-		_, err := Join(bounded(t, 20*time.Second), c)
+		_, err := Join(bounded(t, patience), c)
 		if err := wantError(err, framework.ErrPeer, 0, "rank 0 does not listen at "+c.ID.Addresses()[0].String()+" any more", "has failed"); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -247,7 +248,7 @@ func TestRootHasLeftAllAddresses(t *testing.T) {
 	if id, err = NewUniqueID(at, noRoute); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Join(bounded(t, 20*time.Second), Config{Rank: 1, Size: 2, ID: id.Listening()})
+	_, err = Join(bounded(t, patience), Config{Rank: 1, Size: 2, ID: id.Listening()})
 	if err := wantError(err, framework.ErrPeer, 0, "rank 0 does not listen at "+at.String()+" or "+noRoute.String()+" any more", "connection refused"); err != nil {
 		t.Error(err)
 	}
@@ -294,7 +295,8 @@ func TestUnknownVersionIsReported(t *testing.T) {
 	if _, err := conn.Write(append([]byte(handshake.Magic), 99, 0)); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Join(context.Background(), Config{Size: 2, ID: id, Listener: l, Timeout: time.Second, late: time.Nanosecond})
+	log, noted := logOf(1, notesRefusal)
+	_, err = Join(until(t, noted), Config{Size: 2, ID: id, Listener: l, Log: log, late: time.Nanosecond})
 	if err := wantError(err, framework.ErrPeer, 1, "rank 1 is missing", "a connection from 127.0.0.1 was turned down", "version 99"); err != nil {
 		t.Error(err)
 	}

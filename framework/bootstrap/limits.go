@@ -8,11 +8,16 @@ import (
 
 // Bounds that are not configurable: they are about a machine that answers.
 const (
+	lastWords     = 200 * time.Millisecond // for an announcement after an EOF
+	flushTimeout  = 500 * time.Millisecond // of an announcement or goodbye
+	lingerTimeout = time.Second            // of Close, for what peers have not read
+	watchDelay    = 200 * time.Millisecond // before Recv opens a link to watch
+)
+
+// Of a process that is there. Tests, in which a busy machine has a thousand ranks, have more patience.
+var (
 	handshakeTimeout = 10 * time.Second
-	lastWords        = 200 * time.Millisecond // for an announcement after an EOF
-	flushTimeout     = 500 * time.Millisecond // of an announcement or goodbye
-	lingerTimeout    = time.Second            // of Close, for what peers have not read
-	watchDelay       = 200 * time.Millisecond // before Recv opens a link to watch
+	askTimeout       = 2 * time.Second // for a process that listens at the address of rank 0 to say what it is
 )
 
 // maxHandshakes is how many connections may be in their handshake at once, if as many files

@@ -72,7 +72,7 @@ func TestSilentStrangersLeaveDescriptors(t *testing.T) {
 		}
 		return len(entries)
 	}
-	ctx := bounded(t, 20*time.Second)
+	ctx := bounded(t, patience)
 	var pause backoff
 	for at := 0; at < strangers; {
 		conn, err := dialer.DialContext(ctx, "tcp", addr)
@@ -86,7 +86,7 @@ func TestSilentStrangersLeaveDescriptors(t *testing.T) {
 		at++
 	}
 	begun := time.Now()
-	b, err := Join(bounded(t, 20*time.Second), Config{Rank: 1, Size: 2, Addr: addr})
+	b, err := Join(bounded(t, patience), Config{Rank: 1, Size: 2, Addr: addr})
 	if err != nil {
 		t.Fatal(err)
 	}

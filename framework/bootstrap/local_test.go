@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/wire"
@@ -17,7 +16,7 @@ func TestOrderPerTag(t *testing.T) {
 }
 
 func testOrderPerTag(t *testing.T, ranks []rank) {
-	ctx := bounded(t, 10*time.Second)
+	ctx := bounded(t, patience)
 	const count = 200
 	for i := range count {
 		tag := framework.Tag(i % 3)
@@ -45,7 +44,7 @@ func TestSendBorrows(t *testing.T) {
 }
 
 func testSendBorrows(t *testing.T, ranks []rank) {
-	ctx := bounded(t, 10*time.Second)
+	ctx := bounded(t, patience)
 	p := framework.Parcel{Data: []byte("before"), Shares: []framework.Share{{Kind: "v", Blob: []byte("before")}, fdShare(t, "file")}}
 	if err := ranks[0].Send(ctx, 1, 1, p); err != nil {
 		t.Fatal(err)
@@ -72,7 +71,7 @@ func TestMisuse(t *testing.T) {
 }
 
 func testMisuse(t *testing.T, ranks []rank) {
-	ctx := bounded(t, 10*time.Second)
+	ctx := bounded(t, patience)
 	b := ranks[0]
 	big := framework.Parcel{Data: make([]byte, MaxData+1)}
 	for name, err := range map[string]error{
@@ -98,14 +97,12 @@ func TestRecvEndsWithContext(t *testing.T) {
 }
 
 func testRecvEndsWithContext(t *testing.T, ranks []rank) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-	defer cancel()
-	_, err := ranks[0].Recv(ctx, 1, 5)
+	_, err := ranks[0].Recv(aMoment(t), 1, 5)
 	if err := wantError(err, context.DeadlineExceeded, 1, "recv", "nothing with tag 0x"); err != nil {
 		t.Fatal(err)
 	}
 	// The wait that ended must not take a later message with it.
-	ctx = bounded(t, 10*time.Second)
+	ctx := bounded(t, patience)
 	if err := ranks[1].Send(ctx, 0, 5, framework.Parcel{Data: []byte("late")}); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +122,7 @@ func TestAnnounce(t *testing.T) {
 }
 
 func testAnnounce(t *testing.T, ranks []rank, blamed int) {
-	ctx := bounded(t, 10*time.Second)
+	ctx := bounded(t, patience)
 	cause := error(&framework.Error{Op: "test", Peer: blamed, Err: framework.ErrPlugin})
 	culprit := blamed
 	if blamed == framework.NoPeer {
@@ -154,7 +151,7 @@ func TestLeave(t *testing.T) {
 }
 
 func testLeave(t *testing.T, ranks []rank) {
-	ctx := bounded(t, 10*time.Second)
+	ctx := bounded(t, patience)
 	if err := ranks[1].Send(ctx, 0, 1, framework.Parcel{Data: []byte("last words")}); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +182,7 @@ func testLeave(t *testing.T, ranks []rank) {
 
 func TestLocalKill(t *testing.T) {
 	locals := InProcess(3)
-	ctx := bounded(t, 10*time.Second)
+	ctx := bounded(t, patience)
 	each(t, locals, func(l *Local) error {
 		if l.Rank() == 1 {
 			l.Kill()
@@ -201,7 +198,7 @@ func TestCloseReleases(t *testing.T) {
 	share := fdShare(t, "x")
 	locals := InProcess(2)
 	for range 5 {
-		if err := locals[0].Send(bounded(t, 20*time.Second), 1, 1, framework.Parcel{Shares: []framework.Share{share}}); err != nil {
+		if err := locals[0].Send(bounded(t, patience), 1, 1, framework.Parcel{Shares: []framework.Share{share}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -212,7 +209,7 @@ func TestCloseReleases(t *testing.T) {
 	if got := openFDsOf(t, share.FD); got != 1 {
 		t.Errorf("%d descriptors of the share left, expected ours alone", got)
 	}
-	if err := locals[0].Send(bounded(t, 20*time.Second), 1, 1, framework.Parcel{}); !errors.Is(err, framework.ErrPeer) {
+	if err := locals[0].Send(bounded(t, patience), 1, 1, framework.Parcel{}); !errors.Is(err, framework.ErrPeer) {
 		t.Errorf("send to a closed rank: %v", err)
 	}
 }

@@ -51,7 +51,7 @@ func child(mode string) int {
 		_ = out.Encode(report{Event: "failed", Error: err.Error()})
 		return 1
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	b, err := Join(ctx, cfg)
 	if err != nil {
@@ -185,7 +185,7 @@ func (p *process) expect(event string) report {
 			p.t.Fatalf("child %d reports %+v, expected %q", p.Process.Pid, r, event)
 		}
 		return r
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		p.t.Fatalf("child %d reports nothing, expected %q", p.Process.Pid, event)
 	}
 	return report{}
@@ -210,7 +210,7 @@ func startJob(t *testing.T, mode string, size int, edit func(c *Config), extra f
 	if edit != nil {
 		edit(&c)
 	}
-	b, err := Join(bounded(t, 30*time.Second), c)
+	b, err := Join(bounded(t, patience), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +300,7 @@ func TestOrderlyExitIsNoDeath(t *testing.T) {
 		fmt.Fprintln(c.stdin)
 	}
 	for r := 1; r < 3; r++ {
-		_, err := b.Recv(bounded(t, 10*time.Second), r, 1)
+		_, err := b.Recv(bounded(t, patience), r, 1)
 		if e := wantError(err, framework.ErrPeer, r, "left"); e != nil {
 			t.Error(e)
 		}

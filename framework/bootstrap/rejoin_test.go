@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,12 +32,12 @@ func TestJoinAgainAtOnce(t *testing.T) {
 			for r := range n {
 				ranks.Go(func() {
 					for job := range 12 {
-						b, err := Join(bounded(t, 30*time.Second), Config{Rank: r, Size: n, Addr: addr})
+						b, err := Join(bounded(t, patience), Config{Rank: r, Size: n, Addr: addr})
 						if err != nil {
 							t.Errorf("rank %d, job %d: %v", r, job, err)
 							return
 						}
-						if err := Barrier(bounded(t, 30*time.Second), b, 1); err != nil {
+						if err := Barrier(bounded(t, patience), b, 1); err != nil {
 							t.Errorf("rank %d, barrier of job %d: %v", r, job, err)
 						}
 						_ = b.Close()
@@ -80,7 +82,7 @@ func joinConfigs(t *testing.T, configs []Config) []*TCP {
 	for i, c := range configs {
 		all.Go(func() {
 			var err error
-			if ranks[i], err = Join(bounded(t, 20*time.Second), c); err != nil {
+			if ranks[i], err = Join(bounded(t, patience), c); err != nil {
 				t.Errorf("rank %d: %v", i, err)
 			}
 		})
@@ -98,7 +100,7 @@ func TestSecondProcessOfARank(t *testing.T) {
 	defer closeAll(ranks)
 	for r, text := range []string{"two processes were started with the same rank", "after all ranks were there"} {
 		watch := promise.Begin()
-		_, err := Join(bounded(t, 20*time.Second), configs[r])
+		_, err := Join(bounded(t, patience), configs[r])
 		if !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), text) {
 			t.Errorf("second rank %d: %v: expected %q", r, err, text)
 		}
@@ -118,7 +120,7 @@ type joining struct {
 }
 
 func startJoin(t *testing.T, c Config) <-chan joining {
-	return startJoinIn(bounded(t, 30*time.Second), c)
+	return startJoinIn(bounded(t, patience), c)
 }
 
 func startJoinIn(ctx context.Context, c Config) <-chan joining {
@@ -130,19 +132,47 @@ func startJoinIn(ctx context.Context, c Config) <-chan joining {
 	return out
 }
 
-// noticer passes on that a rank ended during start-up.
+// Lines of the log of rank 0 while ranks check in.
+const (
+	countsIn     = "bootstrap: a rank has checked in"
+	notesRefusal = "bootstrap: rank 0 notes a connection that was turned down"
+	noticesEnd   = "bootstrap: a rank ended during start-up"
+)
+
+// logOf returns a log, and a channel that is closed once so many of its lines begin with some of the words.
+func logOf(lines int, words ...string) (*slog.Logger, <-chan struct{}) {
+	n := &noticer{Handler: slog.DiscardHandler, words: words, noticed: make(chan struct{})}
+	n.left.Store(int64(lines))
+	return slog.New(n), n.noticed
+}
+
 type noticer struct {
 	slog.Handler
+	words   []string
+	left    atomic.Int64
 	noticed chan struct{}
 }
 
-func (n noticer) Enabled(context.Context, slog.Level) bool { return true }
+func (n *noticer) Enabled(context.Context, slog.Level) bool { return true }
 
-func (n noticer) Handle(_ context.Context, r slog.Record) error {
-	if strings.Contains(r.Message, "ended during start-up") {
-		n.noticed <- struct{}{}
+func (n *noticer) Handle(_ context.Context, r slog.Record) error {
+	if slices.ContainsFunc(n.words, func(w string) bool { return strings.HasPrefix(r.Message, w) }) && n.left.Add(-1) == 0 {
+		close(n.noticed)
 	}
 	return nil
+}
+
+// until is a context that ends with a channel.
+func until(t testing.TB, done <-chan struct{}) context.Context {
+	ctx, cancel := context.WithCancel(bounded(t, patience))
+	go func() {
+		defer cancel()
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
+	}()
+	return ctx
 }
 
 // dieAtStart starts rank 0 of a job and lets its rank 1 check in and die. It returns when
@@ -154,8 +184,9 @@ func dieAtStart(ctx context.Context, t *testing.T, c Config) (zero <-chan joinin
 		t.Fatal(err)
 	}
 	c.Addr, c.Secret = l.Addr().String(), []byte("a secret of many bytes")
-	root, noticed := c, make(chan struct{}, 1)
-	root.Listener, root.Log = l, slog.New(noticer{slog.DiscardHandler, noticed})
+	root := c
+	log, noticed := logOf(1, noticesEnd)
+	root.Listener, root.Log = l, log
 	zero = startJoinIn(ctx, root)
 	c.Rank = 1
 	first := arrivalConn(t, c, c.Addr)
@@ -168,7 +199,7 @@ func dieAtStart(ctx context.Context, t *testing.T, c Config) (zero <-chan joinin
 	}
 	select {
 	case <-noticed:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("rank 0 does not notice that rank 1 has ended")
 	}
 	return zero, c
@@ -178,7 +209,7 @@ func dieAtStart(ctx context.Context, t *testing.T, c Config) (zero <-chan joinin
 // long its successor takes; the job is not complete without one.
 func TestRankIsReplacedWhileOthersAreMissing(t *testing.T) {
 	t.Parallel()
-	zero, c := dieAtStart(bounded(t, 30*time.Second), t, Config{Size: 3})
+	zero, c := dieAtStart(bounded(t, patience), t, Config{Size: 3})
 	c.Rank = 2
 	two := startJoin(t, c)
 	select {
@@ -205,7 +236,7 @@ func TestRankIsReplacedWhileOthersAreMissing(t *testing.T) {
 // was never there.
 func TestRankThatIsNotReplaced(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(bounded(t, 30*time.Second))
+	ctx, cancel := context.WithCancel(bounded(t, patience))
 	zero, _ := dieAtStart(ctx, t, Config{Size: 3, late: time.Nanosecond})
 	cancel() // the deadline
 	if err := wantError((<-zero).err, framework.ErrPeer, 1, "died during start-up", "no other process of rank 1 took its place", "2 ranks are missing: 1-2"); err != nil {
@@ -226,8 +257,10 @@ func TestOtherUsersCannotJoin(t *testing.T) {
 	}
 	host, port, _ := strings.Cut(l.Addr().String(), ":")
 	failed := make(chan error, 1)
+	log, noted := logOf(1, notesRefusal)
+	ctx := until(t, noted)
 	go func() {
-		_, err := Join(context.Background(), Config{Size: 2, Addr: l.Addr().String(), Listener: l, Timeout: 4 * time.Second, late: time.Nanosecond})
+		_, err := Join(ctx, Config{Size: 2, Addr: l.Addr().String(), Listener: l, Log: log, late: time.Nanosecond})
 		failed <- err
 	}()
 	p, err := startAs(t, 65534, "wait", 1, 2, EnvAddr+"="+host, EnvPort+"="+port)
@@ -277,7 +310,7 @@ func TestRootOfAnEarlierJobEndsWithoutAnAnswer(t *testing.T) {
 	}
 	c.Rank = 1
 	one := startJoin(t, c)
-	_ = l.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = l.SetDeadline(time.Now().Add(patience))
 	for _, reset := range []bool{false, true} { // with and without unread bytes in the old process
 		conn, err := l.AcceptTCP()
 		if err != nil {
@@ -309,7 +342,7 @@ func TestRootOfAnEarlierJobEndsWithoutAnAnswer(t *testing.T) {
 // there, and meets its own behind it.
 func TestSuccessors(t *testing.T) {
 	t.Parallel()
-	l, id, err := Listen(bounded(t, time.Minute), "127.0.0.1:0")
+	l, id, err := Listen(bounded(t, patience), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,14 +371,14 @@ func TestSuccessors(t *testing.T) {
 		}
 		came := make(chan end, 1)
 		come := func(c Config) {
-			b, err := Join(bounded(t, time.Minute), c)
+			b, err := Join(bounded(t, patience), c)
 			came <- end{b, err}
 		}
 		first := make(chan end, 2)
 		for r := range 2 {
 			c := at("a", r)
 			go func() {
-				b, err := Join(bounded(t, time.Minute), c)
+				b, err := Join(bounded(t, patience), c)
 				first <- end{b, err}
 			}()
 			if r == 0 && early == "b" {
@@ -366,7 +399,7 @@ func TestSuccessors(t *testing.T) {
 		var leave sync.WaitGroup
 		for _, b := range job {
 			leave.Go(func() {
-				if err := Barrier(bounded(t, time.Minute), b, 1); err != nil {
+				if err := Barrier(bounded(t, patience), b, 1); err != nil {
 					t.Error(err)
 				}
 				_ = b.Close()
@@ -376,7 +409,7 @@ func TestSuccessors(t *testing.T) {
 			go come(at(early, 1))
 		}
 		leave.Wait()
-		b, err := Join(bounded(t, time.Minute), at(early, 0))
+		b, err := Join(bounded(t, patience), at(early, 0))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -292,6 +292,7 @@ func (h *rendezvous) refuse(v visit) {
 	}
 	r.count++
 	r.from, r.err = v.from, v.err
+	h.t.cfg.Log.Debug("bootstrap: rank 0 notes a connection that was turned down", "claims", v.rank, "error", v.err)
 }
 
 // loseArrival takes note of a rank that died. In a job that has all ranks that is its end. Before,
@@ -364,6 +365,7 @@ func (h *rendezvous) handle(e arrivalEvent, ready *int) {
 // welcome counts a rank in. With the last one, all learn the addresses of their neighbors.
 func (h *rendezvous) welcome(g *arrival) {
 	g.present = true
+	h.t.cfg.Log.Debug("bootstrap: a rank has checked in", "rank", g.rank)
 	if g.entry.host != h.t.self.host && !h.t.party.HasSecret && !h.t.cfg.Insecure {
 		h.fail(notice.Notice{Culprit: g.rank, Class: framework.ErrInvalid, Text: handshake.NoSecret(g.rank, 0)})
 		return

@@ -28,14 +28,14 @@ func TestThousandRanks(t *testing.T) {
 	}
 	before := settledFDs(t)
 	start := time.Now()
-	ranks := joinAll(t, n, func(c *Config) { c.Timeout = time.Minute })
+	ranks := joinAll(t, n, func(c *Config) { c.Timeout = patience })
 	t.Logf("%d ranks joined in %v, %d goroutines, %d descriptors", n, time.Since(start), runtime.NumGoroutine(), openFDs(t))
 
 	wantRounds := 0
 	for reach := 1; reach < n; reach *= 3 {
 		wantRounds++
 	}
-	ctx := bounded(t, 30*time.Second)
+	ctx := bounded(t, patience)
 	var base []Stats
 	for _, b := range ranks {
 		s := b.Stats()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,7 @@ func TestPortInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	_, err = Join(bounded(t, 20*time.Second), Config{Size: 2, ID: id}) // without the listener
+	_, err = Join(bounded(t, patience), Config{Size: 2, ID: id}) // without the listener
 	if err := wantError(err, framework.ErrUnavailable, framework.NoPeer, l.Addr().String(), "in use by another process"); err != nil {
 		t.Error(err)
 	}
@@ -53,8 +54,12 @@ func TestPortInUse(t *testing.T) {
 
 func TestMissingRanksAreNamed(t *testing.T) {
 	t.Parallel()
-	_, errs := tryJoin(t, 5, 4*time.Second, func(c *Config) {
-		if c.Rank == 2 {
+	log, counted := logOf(3, countsIn)
+	_, errs := tryJoinUntil(until(t, counted), t, 5, func(c *Config) {
+		switch c.Rank {
+		case 0:
+			c.Log = log
+		case 2:
 			c.Addr, c.ID = "not an address", UniqueID{} // never comes
 		}
 	})
@@ -62,7 +67,6 @@ func TestMissingRanksAreNamed(t *testing.T) {
 		t.Errorf("rank 2: %v, expected ErrInvalid", errs[2])
 	}
 	for _, r := range []int{0, 1, 3, 4} {
-		// The rank whose patience ends first is chance; the missing one is not.
 		if err := errs[r]; !errors.Is(err, framework.ErrPeer) || !strings.Contains(err.Error(), "rank 2 is missing") {
 			t.Errorf("rank %d: %v, expected to name rank 2", r, err)
 		}
@@ -71,9 +75,13 @@ func TestMissingRanksAreNamed(t *testing.T) {
 
 func TestWrongSecret(t *testing.T) {
 	t.Parallel()
-	_, errs := tryJoin(t, 3, 3*time.Second, func(c *Config) {
+	log, came := logOf(2, countsIn, notesRefusal)
+	_, errs := tryJoinUntil(until(t, came), t, 3, func(c *Config) {
 		c.Addr, c.ID, c.Secret = c.ID.Addresses()[0].String(), UniqueID{}, []byte("correct horse battery")
-		if c.Rank == 2 {
+		switch c.Rank {
+		case 0:
+			c.Log = log
+		case 2:
 			c.Secret = []byte("staple the horse now")
 		}
 	})
@@ -95,14 +103,19 @@ func TestWrongSecretsDoNotEndAJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		secret := []byte("correct horse battery")
+		log, noted := logOf(3, notesRefusal)
+		ctx := bounded(t, patience)
+		if !comes {
+			ctx = until(t, noted)
+		}
 		var root *TCP
 		joined := make(chan error, 1)
 		go func() {
 			var err error
-			root, err = Join(context.Background(), Config{Rank: 0, Size: 2, Addr: id.Addresses()[0].String(), Listener: l, Secret: secret, Timeout: 4 * time.Second})
+			root, err = Join(ctx, Config{Rank: 0, Size: 2, Addr: id.Addresses()[0].String(), Listener: l, Secret: secret, Log: log})
 			joined <- err
 		}()
-		other := Config{Rank: 1, Size: 2, Addr: id.Addresses()[0].String(), Secret: []byte("staple the horse now"), Timeout: 4 * time.Second}
+		other := Config{Rank: 1, Size: 2, Addr: id.Addresses()[0].String(), Secret: []byte("staple the horse now")}
 		for range 3 {
 			_, err := Join(context.Background(), other)
 			if err := wantError(err, framework.ErrInvalid, 0, "wrong secret"); err != nil {
@@ -144,9 +157,9 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 			c.Listener = l
 		}
 		go func() {
-			b, err := Join(bounded(t, 10*time.Second), c)
+			b, err := Join(bounded(t, patience), c)
 			if err == nil {
-				err = Barrier(bounded(t, 20*time.Second), b, 1)
+				err = Barrier(bounded(t, patience), b, 1)
 				_ = b.Close()
 			}
 			joined <- err
@@ -182,7 +195,7 @@ func TestSilentStrangersMakeRoom(t *testing.T) {
 			c.Listener = l
 		}
 		go func() {
-			b, err := Join(bounded(t, 3*handshakeTimeout), c)
+			b, err := Join(bounded(t, patience), c)
 			if err == nil {
 				defer b.Close()
 			}
@@ -194,7 +207,7 @@ func TestSilentStrangersMakeRoom(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := watch.Kept(handshakeTimeout / 2); err != nil {
+	if err := watch.Kept(5 * time.Second); err != nil {
 		t.Errorf("the ranks met %v: expected that %d strangers hold %d places for %v each at most", err, knocks, slots, proofBound)
 	}
 }
@@ -226,7 +239,7 @@ func TestDroppedStrangerIsNotWelcome(t *testing.T) {
 	if s.leave(conn) {
 		t.Error("a stranger that was dropped may stay")
 	}
-	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(patience))
 	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("%v: expected that the connection was closed", err)
 	}
@@ -236,14 +249,14 @@ func TestDroppedStrangerIsNotWelcome(t *testing.T) {
 		_, _, _ = (handshake.Party{Size: 2}).Accept(b, true, func() bool { return false })
 		_ = b.Close()
 	}()
-	_ = a.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = a.SetDeadline(time.Now().Add(patience))
 	if err := (handshake.Party{Rank: 1, Size: 2}).Dial(a, handshake.CheckIn, 0); !retry(err) {
 		t.Errorf("%v: expected an end of the conversation that is worth another attempt", err)
 	}
 }
 
 func TestDuplicateRank(t *testing.T) {
-	_, errs := tryJoin(t, 3, 10*time.Second, func(c *Config) {
+	_, errs := tryJoin(t, 3, func(c *Config) {
 		c.Size = 4 // rank 3 never comes, so the job cannot be complete before
 		if c.Rank == 2 {
 			c.Rank = 1
@@ -272,7 +285,7 @@ func TestUnknownVersions(t *testing.T) {
 		_, _ = conn.Write(handshake.Answer{Version: 77, Refusal: handshake.RefusedVersion}.Encode())
 		_, _ = io.Copy(io.Discard, conn)
 	}()
-	_, err = Join(bounded(t, 20*time.Second), Config{Rank: 1, Size: 2, ID: id})
+	_, err = Join(bounded(t, patience), Config{Rank: 1, Size: 2, ID: id})
 	if err := wantError(err, framework.ErrPeer, 0, "version 77", fmt.Sprint("version ", handshake.Version)); err != nil {
 		t.Error(err)
 	}
@@ -317,8 +330,45 @@ func TestDeathWhileRanksCheckIn(t *testing.T) {
 		if err := wantError(err, framework.ErrPeer, 2, "died during start-up"); err != nil {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("it is still waited for")
+	}
+}
+
+// A rank that cannot listen says so to rank 0 and ends the connection, long before the collector would.
+func TestRankThatCannotListenHangsUp(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	l, err := listen(t.Context(), AnyFamily, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := Config{Rank: 1, Size: 2, Addr: l.Addr().String(), Secret: []byte("a secret of many bytes"), Interface: "no such interface"}
+	id, err := c.complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := startJoin(t, c)
+	conn, err := l.AcceptTCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	if _, _, err := (handshake.Party{Identity: id, Size: 2}).Accept(conn, true, nil); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := wire.Read(conn); err != nil || f.Kind != wire.KindNotice {
+		t.Errorf("rank 1 says %+v, %v: expected the reason", f, err)
+	}
+	if err := (<-one).err; !errors.Is(err, framework.ErrInvalid) {
+		t.Errorf("rank 1: %v, expected ErrInvalid", err)
+	}
+	for err = nil; err == nil; { // until the other end answers that it is closed, or its buffer is full
+		_, err = conn.Write(make([]byte, 1<<16))
+	}
+	if !dropped(err) {
+		t.Errorf("%v: expected that rank 1 has closed the connection", err)
 	}
 }
 
@@ -363,7 +413,7 @@ func TestNonsenseDuringCheckIn(t *testing.T) {
 				if err := wantError(err, framework.ErrPeer, 1, c.wanted); err != nil {
 					t.Error(err)
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(patience):
 				t.Fatal("it goes on")
 			}
 		})
@@ -378,7 +428,7 @@ func TestSeveralHostsNeedASecret(t *testing.T) {
 			c.HostID, c.Insecure = fmt.Sprint("host ", c.Rank), insecure
 		}
 	}
-	_, errs := tryJoin(t, 2, 10*time.Second, edit(false))
+	_, errs := tryJoin(t, 2, edit(false))
 	for _, err := range errs {
 		if err := wantError(err, framework.ErrInvalid, 1, EnvSecretFile, "insecure"); err != nil {
 			t.Error(err)
@@ -422,7 +472,7 @@ func TestLateRankIsTurnedAway(t *testing.T) {
 	ranks := joinAll(t, 2, nil)
 	c := ranks[0].cfg
 	c.Rank, c.Listener = 1, nil
-	_, err := Join(bounded(t, 20*time.Second), c)
+	_, err := Join(bounded(t, patience), c)
 	if err := wantError(err, framework.ErrInvalid, 1, "after all ranks were there"); err != nil {
 		t.Error(err)
 	}
@@ -444,7 +494,7 @@ func TestNonsenseOverALink(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ranks := joinAll(t, 2, nil)
-			l, err := ranks[1].linkTo(bounded(t, 20*time.Second), 0)
+			l, err := ranks[1].linkTo(bounded(t, patience), 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -44,7 +43,7 @@ func TestSubBehavesAsAJob(t *testing.T) {
 // Groups, groups of groups and the job use the same tag at the same time.
 func TestSubsDoNotMeet(t *testing.T) {
 	ranks := local(t, 4)
-	ctx := bounded(t, 10*time.Second)
+	ctx := bounded(t, patience)
 	each(t, ranks, func(b rank) error {
 		pair := []int{b.Rank() &^ 1, b.Rank() | 1}
 		groups := []framework.Bootstrap{
@@ -74,7 +73,7 @@ func TestSubsDoNotMeet(t *testing.T) {
 // The end of a group is not the end of the job, and not of another group.
 func TestGroupEndsAlone(t *testing.T) {
 	ranks := local(t, 4)
-	ctx := bounded(t, 10*time.Second)
+	ctx := bounded(t, patience)
 	a := group(ranks, []int{0, 1, 2}, 1)
 	done := errors.New("group is done")
 	a[1].Announce(done)
@@ -92,7 +91,7 @@ func TestGroupFailedEarly(t *testing.T) {
 	ranks := local(t, 2)
 	Sub(ranks[0], []int{0, 1}, 1).(Watcher).Announce(errors.New("too early"))
 	g := Sub(ranks[1], []int{0, 1}, 1)
-	if err := wantError(Barrier(bounded(t, 20*time.Second), g, 1), framework.ErrPeer, 0, "too early"); err != nil {
+	if err := wantError(Barrier(bounded(t, patience), g, 1), framework.ErrPeer, 0, "too early"); err != nil {
 		t.Error(err)
 	}
 }
@@ -132,7 +131,7 @@ func TestDeathInSub(t *testing.T) {
 
 func TestSubOfForeignBootstrap(t *testing.T) {
 	ranks := local(t, 3)
-	ctx := bounded(t, 10*time.Second)
+	ctx := bounded(t, patience)
 	share := fdShare(t, "foreign")
 	each(t, ranks, func(b rank) error {
 		if b.Rank() == 0 {

@@ -19,7 +19,7 @@ import (
 // changes the configuration of each.
 func joinAll(t testing.TB, n int, edit func(c *Config)) []*TCP {
 	t.Helper()
-	ranks, errs := tryJoin(t, n, 20*time.Second, edit)
+	ranks, errs := tryJoin(t, n, edit)
 	for r, err := range errs {
 		if err != nil {
 			t.Errorf("rank %d: %v", r, err)
@@ -32,7 +32,13 @@ func joinAll(t testing.TB, n int, edit func(c *Config)) []*TCP {
 }
 
 // tryJoin is joinAll for jobs that may fail.
-func tryJoin(t testing.TB, n int, timeout time.Duration, edit func(c *Config)) ([]*TCP, []error) {
+func tryJoin(t testing.TB, n int, edit func(c *Config)) ([]*TCP, []error) {
+	t.Helper()
+	return tryJoinUntil(context.Background(), t, n, edit)
+}
+
+// tryJoinUntil is tryJoin with a rank 0 that waits for the others until a context ends.
+func tryJoinUntil(end context.Context, t testing.TB, n int, edit func(c *Config)) ([]*TCP, []error) {
 	t.Helper()
 	l, id, err := Listen(context.Background(), "127.0.0.1:0")
 	if err != nil {
@@ -41,14 +47,15 @@ func tryJoin(t testing.TB, n int, timeout time.Duration, edit func(c *Config)) (
 	ranks, errs := make([]*TCP, n), make([]error, n)
 	var group sync.WaitGroup
 	for r := range n {
-		c := Config{Rank: r, Size: n, ID: id, Timeout: timeout}
+		c := Config{Rank: r, Size: n, ID: id, Timeout: patience}
+		ctx := context.Background()
 		if r == 0 {
-			c.Listener = l
+			ctx, c.Listener = end, l
 		}
 		if edit != nil {
 			edit(&c)
 		}
-		group.Go(func() { ranks[r], errs[r] = Join(context.Background(), c) })
+		group.Go(func() { ranks[r], errs[r] = Join(ctx, c) })
 	}
 	group.Wait()
 	t.Cleanup(func() { closeAll(ranks) })
@@ -106,7 +113,7 @@ func testLeaveFar(t *testing.T, ranks []rank) {
 			far = r
 		}
 	}
-	ctx := bounded(t, 10*time.Second)
+	ctx := bounded(t, patience)
 	got := make(chan error, 1)
 	go func() {
 		_, err := ranks[0].Recv(ctx, far, 1)
@@ -169,7 +176,7 @@ func TestLinkAfterADrop(t *testing.T) {
 			_, _ = io.Copy(c, rank)
 		}
 	}()
-	ctx := bounded(t, 10*time.Second)
+	ctx := bounded(t, patience)
 	if err := b.Send(ctx, far, 1, framework.Parcel{Data: []byte("on the second try")}); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +190,7 @@ func TestAllPairs(t *testing.T) {
 	const n, count = 14, 20
 	ranks := joinAll(t, n, nil)
 	share := fdShare(t, "pair")
-	ctx := bounded(t, 20*time.Second)
+	ctx := bounded(t, patience)
 	each(t, ranks, func(b *TCP) error {
 		var group sync.WaitGroup
 		errs := make(chan error, 2*n)
@@ -233,7 +240,7 @@ func TestAllPairs(t *testing.T) {
 func TestManyDescriptors(t *testing.T) {
 	before := openFDs(t)
 	ranks := joinAll(t, 2, nil)
-	ctx := bounded(t, 20*time.Second)
+	ctx := bounded(t, patience)
 	var p framework.Parcel
 	for i := range 3*fdpass.PerMessage + 5 {
 		p.Shares = append(p.Shares, fdShare(t, fmt.Sprint("number ", i)))
@@ -264,7 +271,7 @@ func TestManyDescriptors(t *testing.T) {
 
 func TestLargeParcel(t *testing.T) {
 	ranks := joinAll(t, 2, nil)
-	ctx := bounded(t, 20*time.Second)
+	ctx := bounded(t, patience)
 	data := make([]byte, MaxData)
 	data[MaxData-1] = 7
 	each(t, ranks, func(b *TCP) error {
@@ -282,7 +289,7 @@ func TestLargeParcel(t *testing.T) {
 // Hosts are kept apart, and descriptors stay on theirs.
 func TestSeveralHosts(t *testing.T) {
 	ranks := joinAll(t, 6, func(c *Config) { c.HostID = fmt.Sprint("host ", c.Rank%2) })
-	ctx := bounded(t, 10*time.Second)
+	ctx := bounded(t, patience)
 	share := fdShare(t, "here")
 	each(t, ranks, func(b *TCP) error {
 		if got, want := fmt.Sprint(b.HostRanks()), fmt.Sprint([]int{b.Rank() % 2, b.Rank()%2 + 2, b.Rank()%2 + 4}); got != want {
@@ -319,7 +326,7 @@ func TestSingleRank(t *testing.T) {
 	if _, err := net.DialTimeout("tcp", l.Addr().String(), time.Second); err == nil {
 		t.Error("a job of one rank listens")
 	}
-	ctx := bounded(t, 20*time.Second)
+	ctx := bounded(t, patience)
 	if err := b.Send(ctx, 0, 1, framework.Parcel{Data: []byte("self")}); err != nil {
 		t.Fatal(err)
 	}

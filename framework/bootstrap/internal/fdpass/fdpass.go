@@ -36,7 +36,7 @@ const (
 	datagramVersion = 1
 	datagramSize    = 24 + 32 + sha256.Size
 	PerMessage      = 64
-	fdPatience      = 5 * time.Second // for descriptors whose parcel has arrived
+	fdPatience      = 20 * time.Second // for descriptors whose parcel has arrived
 )
 
 type datagramKind uint8

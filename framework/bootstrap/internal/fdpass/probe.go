@@ -10,8 +10,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 )
 
-// probeTimeout bounds the handshake that shows that descriptors can travel.
-const probeTimeout = 2 * time.Second
+// probeTimeout bounds the handshake that shows that descriptors can travel. A process that is gone refuses at once;
+// one on a busy host may take seconds.
+const probeTimeout = 10 * time.Second
 
 // Probe sends a descriptor and waits for one in return.
 func (d *Socket) Probe(ctx, life context.Context, to [16]byte, rank int) error {
