@@ -82,6 +82,9 @@ func compile(t *testing.T, files ...string) string {
 	return out
 }
 
+// limit is how long a program may run, which takes seconds unless the machine is very busy.
+const limit = 10 * time.Minute
+
 // job runs a program as ranks, and returns their output.
 func job(t *testing.T, ranks int, program string, args ...string) string {
 	t.Helper()
@@ -91,7 +94,7 @@ func job(t *testing.T, ranks int, program string, args ...string) string {
 // jobWith is job with variables.
 func jobWith(t *testing.T, env []string, ranks int, program string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	out := &output{}
 	l, id, err := bootstrap.Listen(ctx, "127.0.0.1:0")
@@ -135,7 +138,7 @@ func (o *output) String() string {
 // alone runs a program that is no rank of a launcher.
 func alone(t *testing.T, program string, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	c := exec.CommandContext(ctx, program, args...)
 	c.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "MSCCLPP_TRANSPORT__SHM__IMAGES=" + collectivetest.HostImages(t)}

@@ -32,12 +32,12 @@ func full(short, long string) string {
 	return short
 }
 
-// limit is how long a program may run.
+// limit is how long a program may run, which takes a minute at most unless the machine is very busy.
 func limit() time.Duration {
 	if os.Getenv("MSCCLPP_TEST_FULL") != "" {
 		return 2 * time.Hour
 	}
-	return 2 * time.Minute
+	return 10 * time.Minute
 }
 
 func TestFaultHandlers(t *testing.T) { alone(t, "process.c", "TEST_MODE=faults") }
@@ -60,7 +60,7 @@ func TestNothingLeaks(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	for mode, want := range map[string]syscall.Signal{"interrupt": syscall.SIGINT, "interrupt handled": 0} {
 		t.Run(mode, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), limit())
 			defer cancel()
 			c := exec.CommandContext(ctx, compile(t, "process.c"))
 			c.Env, c.Stderr = environ(t, "TEST_MODE="+mode), os.Stderr

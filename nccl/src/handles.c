@@ -93,6 +93,8 @@ ncclResult_t comm_enter(ncclComm_t c, const char* function, enum comm_need need)
   comm_leave(c);
   if (state == ncclInProgress)
     return fail(ncclInvalidArgument, "%s : Attempt to use communicator before the previous operation returned ncclSuccess", function);
+  if (state != ncclSuccess && atomic_load(&c->aborted))
+    return fail((ncclResult_t)state, "%s : communicator %p cannot be used any more: ncclCommAbort, or a ncclCommDestroy that has waited long enough, has ended it, or one with which it shares resources", function, (void*)c);
   if (state != ncclSuccess)
     return fail((ncclResult_t)state, "%s : communicator %p cannot be used any more: %s", function, (void*)c, ncclGetErrorString((ncclResult_t)state));
   return fail(ncclInvalidUsage, "%s : communicator %p was finalized", function, (void*)c);

@@ -160,7 +160,7 @@ static ncclResult_t until_done(ncclComm_t c) {
   if (until_idle(c, limit)) return ncclSuccess;
   const char* doing = atomic_load(&c->doing);
   comm_abort(c, "ncclCommDestroy, which has waited long enough");
-  until_idle(c, 5);
+  until_idle(c, 20); /* half a second, unless the machine is very busy */
   char why[512]; /* whom it has waited for is in the error that it ended with */
   snprintf(why, sizeof why, "%s", ncclGetLastError(NULL));
   return fail(ncclRemoteError, "ncclCommDestroy : %s has not ended within %g s (MSCCLPP_NCCL_DESTROY_SECONDS), and was aborted: %s", doing ? doing : "what communicator does in the background", limit, why);

@@ -66,7 +66,9 @@ static ncclResult_t check_excluded(ncclComm_t comm, const int* excluded, int cou
 static ncclResult_t enter_shrink(ncclComm_t comm) {
   ncclResult_t r = comm_enter(comm, "ncclCommShrink", NEED_ALIVE);
   if (r != ncclSuccess) return r;
-  if (atomic_load(&comm->state) == ncclInProgress || atomic_load(&comm->inner) == NULL)
+  if (atomic_load(&comm->inner) == NULL && atomic_load(&comm->aborted))
+    r = fail(ncclInvalidUsage, "ncclCommShrink : communicator %p cannot be used any more: ncclCommAbort has ended it", (void*)comm);
+  else if (atomic_load(&comm->state) == ncclInProgress || atomic_load(&comm->inner) == NULL)
     r = fail(ncclInvalidArgument, "ncclCommShrink : Attempt to use communicator before the previous operation returned ncclSuccess");
   else if (atomic_load(&comm->finalized))
     r = fail(ncclInvalidUsage, "ncclCommShrink : communicator %p was finalized", (void*)comm);

@@ -153,7 +153,7 @@ static void ended(enum end end) {
       EXPECT(r == ncclInvalidUsage && strstr(ncclGetLastError(NULL), "ncclCommAbort"));
   }
   ncclResult_t state;
-  while (ncclCommGetAsyncError(world, &state) == ncclSuccess) EXPECT(seconds() - begin < 10); /* until the handle has ended */
+  while (ncclCommGetAsyncError(world, &state) == ncclSuccess) EXPECT(seconds() - begin < PROMPT); /* until the handle has ended */
   EXPECT(stop == BEFORE_AGREEMENT || part == NULL);
   if (getenv("TEST_TIMES")) printf("%s, end %d: %.3f s\n", stops[stop], (int)end, seconds() - begin);
   atomic_store(&released, 1);
@@ -168,7 +168,7 @@ int main(void) {
       for (stop = 0; stop < STOPS; stop++) ended(end);
     /* The second turn leaves no more than the first, some of whose last resources are being freed still. */
     double begin = seconds();
-    while (turn && descriptors() > before && seconds() - begin < 20) sched_yield();
+    while (turn && descriptors() > before && seconds() - begin < PROMPT) sched_yield();
     if (turn) EXPECT(descriptors() <= before);
     before = descriptors();
   }

@@ -40,6 +40,14 @@ static ncclUniqueId id;
     }                                                                                                            \
   } while (0)
 
+/* until_ended waits for the end of a communicator that was aborted: Abort does not wait for calls that are still inside. */
+static inline void until_ended(ncclComm_t c) {
+  ncclResult_t state, r;
+  do r = ncclCommGetAsyncError(c, &state);
+  while (r == ncclSuccess);
+  EXPECT(r == ncclInvalidArgument && strstr(ncclGetLastError(NULL), "was destroyed") != NULL);
+}
+
 /* place reads TEST_RANK, TEST_SIZE and TEST_ID. */
 static inline void place(void) {
   const char* text = getenv("TEST_ID");

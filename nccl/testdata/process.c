@@ -197,7 +197,7 @@ static long resident(void) { /* KiB */
 /* settled waits until nothing more is held: some is given back in the background. */
 static struct held settled(struct held most) {
   struct held now = held();
-  for (int i = 0; i < 5000 && !within(now, most); i++) {
+  for (int i = 0; i < 60000 && !within(now, most); i++) {
     usleep(2000);
     now = held();
   }

@@ -16,9 +16,13 @@ int main(void) {
   NCCL(ncclAllReduce(x, x, N, ncclFloat32, ncclSum, comm, stream));
   stream_sync(stream);
   EXPECT(x[0] == 6 && x[N - 1] == 6);
+  /* A death ends what others are in: when this has ended for rank 0, all are through with what comes before. */
+  ncclResult_t r = ncclAllReduce(y, y, N, ncclFloat32, ncclSum, comm, stream);
+  EXPECT(r == ncclSuccess || (rank != 0 && r == ncclRemoteError));
+  stream_sync(stream);
   if (rank == 0) raise(SIGKILL);
   /* What is queued cannot end. The other one may have shrunk already: then nothing is queued. */
-  ncclResult_t r = ncclAllReduce(x, x, N, ncclFloat32, ncclSum, comm, stream);
+  r = ncclAllReduce(x, x, N, ncclFloat32, ncclSum, comm, stream);
   EXPECT(r == ncclSuccess || r == ncclRemoteError);
   int dead[] = {0};
   NCCL(ncclCommShrink(comm, dead, 1, &part, NULL, NCCL_SHRINK_ABORT));

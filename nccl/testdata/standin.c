@@ -105,7 +105,7 @@ static int meet(ncclComm_t c) {
     atomic_store(&s->here, 0);
     atomic_fetch_add(&s->turn, 1);
   }
-  for (time_t end = time(NULL) + 60; atomic_load(&s->turn) == turn && !atomic_load(&s->ended) && time(NULL) < end;) sched_yield();
+  for (time_t end = time(NULL) + 240; atomic_load(&s->turn) == turn && !atomic_load(&s->ended) && time(NULL) < end;) sched_yield();
   return atomic_load(&s->turn) != turn && !atomic_load(&s->ended);
 }
 

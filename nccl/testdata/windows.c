@@ -195,7 +195,7 @@ static void lives(void) {
     }
   }
   barrier();
-  for (time_t end = time(NULL) + 60; free_memory() < before && time(NULL) < end;) sched_yield(); /* what is behind calls is freed a moment later */
+  for (time_t end = time(NULL) + 240; free_memory() < before && time(NULL) < end;) sched_yield(); /* what is behind calls is freed a moment later */
   EXPECT(free_memory() >= before);
 }
 
