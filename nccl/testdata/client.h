@@ -48,6 +48,14 @@ static inline void until_ended(ncclComm_t c) {
   EXPECT(r == ncclInvalidArgument && strstr(ncclGetLastError(NULL), "was destroyed") != NULL);
 }
 
+/* until_through is called by all ranks before one of them dies, on host memory: a death ends what others are in. When it has returned to
+ * the one that dies, all are through with what comes before. */
+static inline void until_through(ncclComm_t c, int dies) {
+  int x = 0;
+  ncclResult_t r = ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, c, NULL);
+  EXPECT(r == ncclSuccess || (rank != dies && r == ncclRemoteError));
+}
+
 /* place reads TEST_RANK, TEST_SIZE and TEST_ID. */
 static inline void place(void) {
   const char* text = getenv("TEST_ID");

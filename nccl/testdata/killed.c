@@ -42,6 +42,7 @@ int main(void) {
   NCCL(ncclCommInitRank(&comm, 2, id, rank));
   signal(SIGPIPE, SIG_DFL);
   NCCL(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, comm, NULL));
+  until_through(comm, 1);
   if (rank == 1) raise(SIGKILL);
   ncclResult_t r = calls[atoi(getenv("TEST_CALL"))](), state;
   EXPECT(r == ncclRemoteError);
