@@ -51,6 +51,7 @@ func expectSaid(t *testing.T, what string, said []string, result, part string) {
 // An id is made by a process that is no rank. It serves one job, its maker has to live until all have joined, and a rank 0 that
 // does not come is named.
 func TestIDs(t *testing.T) {
+	t.Parallel()
 	client := client(t)
 	maker := exec.CommandContext(t.Context(), client, "makes_ids")
 	maker.Env, maker.Stderr = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}, os.Stderr

@@ -15,5 +15,6 @@ func TestBuffersAndStreams(t *testing.T) {
 
 // GPUs that have too little memory for a communicator: the first rank that finds out says so, and the other one does not wait for it.
 func TestMemoryRunsOutInSetUp(t *testing.T) {
+	t.Parallel()
 	expectOK(t, runRanks(t, "buffers.c", 2, onGPUs(t, "TEST_MODE=short", emulated.EnvMemory+"=4194304")))
 }

@@ -13,6 +13,7 @@ import (
 // A program may capture the first call of a type: with PTX alone the call loads the kernels,
 // and with machine code they are all there when the communicator is.
 func TestFirstCallOfATypeIsCaptured(t *testing.T) {
+	t.Parallel()
 	driver := emulated.Build(t)
 	from := emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32", "bf16"}}
 	kernels, beside := emulated.Images(t, from), t.TempDir()

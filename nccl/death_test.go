@@ -45,6 +45,7 @@ func runRanks(t *testing.T, source string, n int, own []string, args ...string) 
 // A rank that exits has left, whatever it has not destroyed: that is an error of a call which needs it, and of
 // nothing else. One that fails or is killed is dead, and all learn of it.
 func TestExit(t *testing.T) {
+	t.Parallel()
 	for how, code := range map[string]int{"": 0, "3": 3, "killed": -1} {
 		t.Run(how, func(t *testing.T) {
 			for _, more := range [][]string{nil, {"MSCCLPP_TRANSPORTS=shm,tcp", "MSCCLPP_BOOTSTRAP__HOST_ID=host-RANK"}} {
@@ -69,6 +70,7 @@ func TestAborts(t *testing.T) {
 
 // Abort ends what another thread makes of the communicator, whether that waits for ranks to meet, or to agree when they have met.
 func TestAbortsOfWhatIsMade(t *testing.T) {
+	t.Parallel()
 	alone(t, "aborts_made.c", "MSCCLPP_NCCL_DESTROY_SECONDS=0.2")
 }
 
@@ -84,9 +86,13 @@ func expectOK(t *testing.T, ends []end) {
 
 // Calls on several streams come one behind the other, also when the program destroys the streams, and Destroy waits
 // for them, and for nothing else on the device.
-func TestStreams(t *testing.T) { expectOK(t, runRanks(t, "streams.c", 2, onGPUs(t))) }
+func TestStreams(t *testing.T) {
+	t.Parallel()
+	expectOK(t, runRanks(t, "streams.c", 2, onGPUs(t)))
+}
 
 // Abort ends this rank's part in any state, and another rank's when that needs it; so does exit.
 func TestAbortsOnGPUs(t *testing.T) {
+	t.Parallel()
 	expectOK(t, runRanks(t, "aborts_device.c", 2, onGPUs(t, "CUDA_EMULATED_HOLD="+filepath.Join(t.TempDir(), "hold"))))
 }

@@ -10,6 +10,7 @@ import (
 
 // The lines of NCCL_DEBUG have the shape that scripts look for.
 func TestDebugLines(t *testing.T) {
+	t.Parallel()
 	// said runs two ranks, and returns what the first one prints.
 	said := func(variables ...string) [2]string {
 		lines, _ := profiled(t, onGPUs(t, "TEST_GPUS=1"), variables...)

@@ -295,6 +295,7 @@ func TestAdapters(t *testing.T) {
 
 // A communicator takes the settings that variables become.
 func TestVariablesAreTaken(t *testing.T) {
+	t.Parallel()
 	alone(t, "arguments.c", "NCCL_IB_HCA==nodev_0:1", "NCCL_IB_GID_INDEX=3", "NCCL_IB_TIMEOUT=22", "NCCL_IB_RETRY_CNT=7", "NCCL_IB_SL=4",
 		"NCCL_IB_TC=106", "NCCL_IB_QPS_PER_CONNECTION=4", "NCCL_DMABUF_ENABLE=0", "NCCL_SOCKET_FAMILY=AF_INET", "NCCL_SOCKET_IFNAME==lo",
 		"NCCL_CHECK_MODE=DEBUG_GLOBAL", "NCCL_SET_THREAD_NAME=1")

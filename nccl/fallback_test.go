@@ -28,12 +28,14 @@ func other(t *testing.T, path, operations string) []string {
 }
 
 func TestFallback(t *testing.T) {
+	t.Parallel()
 	path := standin(t, "-DVERSION=22809", "-DLATER")
 	ranksWith(t, "fallback.c", 2, environ(t, other(t, path, "allreduce,Broadcast,send")...))
 }
 
 // The program has this library instead of the one that it was linked with, which is the one that is called.
 func TestFallbackPreloaded(t *testing.T) {
+	t.Parallel()
 	path := standin(t, "-DVERSION=22809", "-DLATER")
 	own := environ(t, append(other(t, path, "allreduce,broadcast,recv"), "LD_PRELOAD="+library(t)+"/libnccl.so.2")...)
 	ranksOf(t, compileFor(t, "fallback.c", filepath.Dir(path)), 2, own)
@@ -41,6 +43,7 @@ func TestFallbackPreloaded(t *testing.T) {
 
 // PyTorch opens the library that its wheels bring, for all to see, when it is imported.
 func TestFallbackOpenBefore(t *testing.T) {
+	t.Parallel()
 	path, folder := standin(t, "-DVERSION=22809", "-DLATER"), t.TempDir()
 	own := environ(t, append(other(t, path, "allreduce"), "LD_PRELOAD="+library(t)+"/libnccl.so.2:"+path, "TMPDIR="+folder)...)
 	for _, line := range ranksWith(t, "refused.c", 2, own) {
@@ -56,6 +59,7 @@ func TestFallbackOpenBefore(t *testing.T) {
 
 // Versions before those that made communicators from configurations, and registered memory, do as well.
 func TestFallbackToOldVersion(t *testing.T) {
+	t.Parallel()
 	path := standin(t, "-DVERSION=21003")
 	for _, list := range []string{"allreduce", "all"} {
 		for _, line := range ranksWith(t, "refused.c", 2, environ(t, other(t, path, list)...)) {
@@ -67,6 +71,7 @@ func TestFallbackToOldVersion(t *testing.T) {
 }
 
 func TestFallbackRefused(t *testing.T) {
+	t.Parallel()
 	path, old := standin(t, "-DVERSION=22809", "-DLATER"), standin(t, "-DVERSION=21003")
 	own := library(t) + "/libnccl.so.2"
 	with := func(path, list string, more ...string) []string { return append(other(t, path, list), more...) }
@@ -100,6 +105,7 @@ func TestFallbackRefused(t *testing.T) {
 
 // Events order the two libraries where streams do not.
 func TestFallbackOrder(t *testing.T) {
+	t.Parallel()
 	path := standin(t, "-DVERSION=22809", "-DLATER")
 	driver := emulated.Build(t)
 	kernels := emulated.Images(t, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}})

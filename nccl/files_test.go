@@ -115,6 +115,7 @@ func TestLibraryFiles(t *testing.T) {
 
 // A plugin that is killed is a system error for its rank and a remote error for the others, and is named.
 func TestPluginKilled(t *testing.T) {
+	t.Parallel()
 	said := alone(t, "plugin.c")
 	said = said[strings.LastIndex(strings.TrimSpace(said), "\n")+1:]
 	if said[0] != '2' && said[0] != '6' || !strings.Contains(said, "shm plugin of rank ") || !strings.Contains(said, "signal: killed") {
@@ -124,6 +125,7 @@ func TestPluginKilled(t *testing.T) {
 
 // Ranks of different versions refuse each other.
 func TestVersionsDiffer(t *testing.T) {
+	t.Parallel()
 	m := newMaker(t)
 	expectAll(t, joins(t, &m.ids[0], nil, []string{"MSCCLPP_NCCL_VERSION=2.27.5"}), 5,
 		"Mismatched NCCL version detected : comm join: unsupported: versions differ: rank 0 version 22809 (devel) rank 1 version 22705 (devel)")
@@ -131,6 +133,7 @@ func TestVersionsDiffer(t *testing.T) {
 
 // An id serves one job, and its maker has to live until all have joined.
 func TestIDTwiceAndLate(t *testing.T) {
+	t.Parallel()
 	m := newMaker(t, "2")
 	expectAll(t, joins(t, &m.ids[0], nil, nil), 0, "")
 	expectAll(t, joins(t, &m.ids[0], nil, nil), 4, "an id serves one job")
@@ -159,6 +162,7 @@ func freePort(t *testing.T, host string) string {
 
 // NCCL_COMM_ID is where rank 0 listens; every rank makes the id itself.
 func TestCommID(t *testing.T) {
+	t.Parallel()
 	for _, at := range []struct{ host, listens string }{{"127.0.0.1", "127.0.0.1"}, {"localhost", "localhost"}, {"[::1]", "::1"}} {
 		t.Run(at.host, func(t *testing.T) {
 			variables := []string{"TEST_OWN_ID=1", "NCCL_COMM_ID=" + at.host + ":" + freePort(t, at.listens)}

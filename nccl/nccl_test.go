@@ -112,11 +112,38 @@ func compileFor(t *testing.T, source, dir string) string {
 	return link(t, source, dir, "-lnccl")
 }
 
+// programs are those of testdata that were built: tests run some of them many times.
+var programs struct {
+	sync.Mutex
+	built map[string]func() (string, error) // by the arguments of the compiler
+}
+
 // link is compileFor a library.
 func link(t *testing.T, source, dir, with string) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "program")
-	run(t, exec.Command("cc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-o", program, "testdata/"+source, "-L"+library(t), with, "-Wl,-rpath,"+dir, "-lpthread", "-lm"))
+	args := []string{"-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "testdata/" + source, "-L" + library(t), with, "-Wl,-rpath," + dir, "-lpthread", "-lm"}
+	key := strings.Join(args, " ")
+	programs.Lock()
+	build := programs.built[key]
+	if build == nil {
+		program := filepath.Join(scratch(t), "program")
+		build = sync.OnceValues(func() (string, error) {
+			text, err := exec.Command("cc", append(args, "-o", program)...).CombinedOutput()
+			if err != nil {
+				err = fmt.Errorf("%s: %w\n%s", key, err, text)
+			}
+			return program, err
+		})
+		if programs.built == nil {
+			programs.built = map[string]func() (string, error){}
+		}
+		programs.built[key] = build
+	}
+	programs.Unlock()
+	program, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
 	return program
 }
 
@@ -241,6 +268,7 @@ func joinAll(ctx context.Context, id bootstrap.UniqueID, ranks []int, n int, tim
 
 // A process that is no rank makes ids, and ranks find rank 0 through it.
 func TestMeeting(t *testing.T) {
+	t.Parallel()
 	m := newMaker(t, "3")
 	var jobs sync.WaitGroup
 	for _, id := range m.ids {
@@ -303,6 +331,7 @@ func TestMeetingMistakes(t *testing.T) {
 // A child of the process that made the id holds none of its listeners: it neither keeps the port,
 // nor takes connections that nobody answers.
 func TestMeetingAfterFork(t *testing.T) {
+	t.Parallel()
 	m := newMaker(t, "1", "fork")
 	if err := errors.Join(joinAll(t.Context(), m.ids[0], []int{0, 1, 2}, 3, patience)...); err != nil {
 		t.Error(err)
@@ -349,44 +378,82 @@ func ranksOf(t *testing.T, program string, n int, own []string, killed ...int) [
 }
 
 func TestCollectives(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 2, 3} {
 		ranks(t, "collectives.c", n)
 	}
 }
 
-func TestShrink(t *testing.T) { ranksWith(t, "shrink.c", 5, environ(t), 0, 3) }
+func TestShrink(t *testing.T) {
+	t.Parallel()
+	ranksWith(t, "shrink.c", 5, environ(t), 0, 3)
+}
 
-func TestGroups(t *testing.T) { ranks(t, "groups.c", 2) }
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	ranks(t, "groups.c", 2)
+}
 
-func TestCommunicators(t *testing.T) { ranks(t, "comms.c", 2) }
+func TestCommunicators(t *testing.T) {
+	t.Parallel()
+	ranks(t, "comms.c", 2)
+}
 
-func TestOperations(t *testing.T) { ranks(t, "operations.c", 3) }
+func TestOperations(t *testing.T) {
+	t.Parallel()
+	ranks(t, "operations.c", 3)
+}
 
-func TestAlone(t *testing.T) { alone(t, "alone.c") }
+func TestAlone(t *testing.T) {
+	t.Parallel()
+	alone(t, "alone.c")
+}
 
 // Values, waits and texts that no other program is about.
-func TestLines(t *testing.T) { ranks(t, "lines.c", 3) }
+func TestLines(t *testing.T) {
+	t.Parallel()
+	ranks(t, "lines.c", 3)
+}
 
 // Graphs of other threads, and memory that is mapped anew at the same addresses.
-func TestLinesOnGPUs(t *testing.T) { ranksWith(t, "lines_device.c", 2, onGPUs(t)) }
+func TestLinesOnGPUs(t *testing.T) {
+	t.Parallel()
+	ranksWith(t, "lines_device.c", 2, onGPUs(t))
+}
 
-func TestLife(t *testing.T) { ranks(t, "life.c", 4) }
+func TestLife(t *testing.T) {
+	t.Parallel()
+	ranks(t, "life.c", 4)
+}
 
 // Calls that are queued when the program destroys the communicator, and their stream, are carried out.
-func TestDevice(t *testing.T) { ranksWith(t, "device.c", 2, onGPUs(t, "NCCL_CHECK_POINTERS=1")) }
+func TestDevice(t *testing.T) {
+	t.Parallel()
+	ranksWith(t, "device.c", 2, onGPUs(t, "NCCL_CHECK_POINTERS=1"))
+}
 
 // Communicators of ids of their own lend each other memory for copies.
 func TestLendingOnGPUs(t *testing.T) {
+	t.Parallel()
 	ranksWith(t, "lends.c", 2, onGPUs(t, "MSCCLPP_COMM__SCRATCH=24MiB", "MSCCLPP_COLLECTIVES__TABLE=[{collective: allreduce, min_ranks: 2, max_bytes: 1M, algorithm: oneshot_ll8}, {collective: allreduce, algorithm: copy_staged}]"))
 }
 
-func TestShrinkOnGPUs(t *testing.T) { ranksWith(t, "shrink_device.c", 3, onGPUs(t), 0) }
+func TestShrinkOnGPUs(t *testing.T) {
+	t.Parallel()
+	ranksWith(t, "shrink_device.c", 3, onGPUs(t), 0)
+}
 
 // Devices, streams and captures of two GPUs of one process.
-func TestGPUs(t *testing.T) { ranksWith(t, "gpus.c", 1, onGPUs(t)) }
+func TestGPUs(t *testing.T) {
+	t.Parallel()
+	ranksWith(t, "gpus.c", 1, onGPUs(t))
+}
 
 // The user may have the runtime of Go use one processor: a rank that waits must not keep the other, of the same process, from it.
-func TestGPUsOnOneProcessor(t *testing.T) { ranksWith(t, "gpus.c", 1, onGPUs(t, "GOMAXPROCS=1")) }
+func TestGPUsOnOneProcessor(t *testing.T) {
+	t.Parallel()
+	ranksWith(t, "gpus.c", 1, onGPUs(t, "GOMAXPROCS=1"))
+}
 
 // onGPUs is the environment of programs on emulated GPUs, with kernels of f32.
 func onGPUs(t *testing.T, more ...string) []string {
@@ -406,10 +473,14 @@ func onGPUsWith(t *testing.T, kernels []emulated.Source, more ...string) []strin
 	}, more...)
 }
 
-func TestArguments(t *testing.T) { alone(t, "arguments.c") }
+func TestArguments(t *testing.T) {
+	t.Parallel()
+	alone(t, "arguments.c")
+}
 
 // Communicators and memory are on the host if that is wanted, also where there are GPUs.
 func TestHostBesideGPUs(t *testing.T) {
+	t.Parallel()
 	driver := emulated.Build(t)
 	alone(t, "arguments.c", cuda.EnvLibrary+"="+driver, "LD_LIBRARY_PATH="+filepath.Dir(driver))
 }
@@ -417,6 +488,7 @@ func TestHostBesideGPUs(t *testing.T) {
 // Each layer of the configuration says so, the later one has the last word, and a mistake is an error of the communicator. On
 // GPUs a communicator is on the one that is current, also where the configuration names another one.
 func TestHostByConfiguration(t *testing.T) {
+	t.Parallel()
 	onGPU := onGPUs(t)
 	write := func(name, text string) string {
 		path := filepath.Join(t.TempDir(), name)
@@ -455,9 +527,15 @@ func TestHostByConfiguration(t *testing.T) {
 }
 
 // Limits of a process that the library cannot live with are an error of init, and not its end.
-func TestLimits(t *testing.T) { alone(t, "limits.c") }
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	alone(t, "limits.c")
+}
 
-func TestManyOfAProcess(t *testing.T) { alone(t, "many.c") }
+func TestManyOfAProcess(t *testing.T) {
+	t.Parallel()
+	alone(t, "many.c")
+}
 
 // alone runs a program that makes its own ids.
 func alone(t *testing.T, source string, variables ...string) string {

@@ -16,11 +16,15 @@ import (
 )
 
 // The death of a rank is seen while its child lives: the child has given its connections up.
-func TestFork(t *testing.T) { ranksWith(t, "fork.c", 2, environ(t), 1) }
+func TestFork(t *testing.T) {
+	t.Parallel()
+	ranksWith(t, "fork.c", 2, environ(t), 1)
+}
 
 // One fork finds the program's file behind each number that the library had, which chance does in one of thousands. The number of the others is
 // small here: 10000 with MSCCLPP_TEST_FULL, which "make nccl-soak" sets.
 func TestForksLoseNoDescriptor(t *testing.T) {
+	t.Parallel()
 	alone(t, "descriptors.c", "TEST_FORKS="+full("100", "10000"))
 }
 
@@ -40,24 +44,41 @@ func limit() time.Duration {
 	return 10 * time.Minute
 }
 
-func TestFaultHandlers(t *testing.T) { alone(t, "process.c", "TEST_MODE=faults") }
+func TestFaultHandlers(t *testing.T) {
+	t.Parallel()
+	alone(t, "process.c", "TEST_MODE=faults")
+}
 
-func TestHostCollectsChildren(t *testing.T) { alone(t, "process.c", "TEST_MODE=reaper") }
+func TestHostCollectsChildren(t *testing.T) {
+	t.Parallel()
+	alone(t, "process.c", "TEST_MODE=reaper")
+}
 
 // Neither the thread that makes communicators need stay, nor the main one.
-func TestThreadsEnd(t *testing.T) { alone(t, "process.c", "TEST_MODE=threads end") }
+func TestThreadsEnd(t *testing.T) {
+	t.Parallel()
+	alone(t, "process.c", "TEST_MODE=threads end")
+}
 
-func TestSixtyFourCommunicators(t *testing.T) { alone(t, "process.c", "TEST_MODE=many") }
+func TestSixtyFourCommunicators(t *testing.T) {
+	t.Parallel()
+	alone(t, "process.c", "TEST_MODE=many")
+}
 
-func TestCallsOfOneRankLeaveNothing(t *testing.T) { alone(t, "process.c", "TEST_MODE=one rank") }
+func TestCallsOfOneRankLeaveNothing(t *testing.T) {
+	t.Parallel()
+	alone(t, "process.c", "TEST_MODE=one rank")
+}
 
 // A round makes three communicators: 10,002 with MSCCLPP_TEST_FULL.
 func TestNothingLeaks(t *testing.T) {
+	t.Parallel()
 	alone(t, "process.c", "TEST_MODE=leaks", "TEST_ROUNDS="+full("40", "3334"))
 }
 
 // Ctrl-C ends a program that is in a call, or is the program's where that has a handler.
 func TestInterrupt(t *testing.T) {
+	t.Parallel()
 	for mode, want := range map[string]syscall.Signal{"interrupt": syscall.SIGINT, "interrupt handled": 0} {
 		t.Run(mode, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), limit())

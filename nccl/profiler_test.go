@@ -115,6 +115,7 @@ func profiledProgram(t *testing.T, source string, n int, own []string, variables
 
 // A plugin hears nothing of a forked child, in which it would end by itself.
 func TestProfilerAndFork(t *testing.T) {
+	t.Parallel()
 	events := filepath.Join(t.TempDir(), "events")
 	ranksWith(t, "fork.c", 2, environ(t, "NCCL_PROFILER_PLUGIN="+shared(t, "profiler.c", "libprofiler.so"), "TEST_EVENTS="+events), 1)
 	if text, err := os.ReadFile(events); err != nil || !strings.Contains(string(text), "func=AllReduce") {
@@ -124,6 +125,7 @@ func TestProfilerAndFork(t *testing.T) {
 
 // A program's calls, as a plugin of version 5 hears of them.
 func TestProfiler(t *testing.T) {
+	t.Parallel()
 	for name, own := range map[string]func() []string{"host": func() []string { return environ(t) }, "gpus": func() []string { return onGPUs(t, "TEST_GPUS=1") }} {
 		t.Run(name, func(t *testing.T) {
 			_, files := profiled(t, own(), "NCCL_PROFILER_PLUGIN="+shared(t, "profiler.c", "libprofiler.so"))
@@ -253,6 +255,7 @@ func checkEvents(t *testing.T, gpus bool, world string, events []*event) {
 
 // A plugin gets the kinds of events that it asks for, and a log.
 func TestProfilerMaskAndLog(t *testing.T) {
+	t.Parallel()
 	said, files := profiled(t, environ(t), "NCCL_PROFILER_PLUGIN="+shared(t, "profiler.c", "libprofiler.so"), "TEST_MASK=512", "NCCL_DEBUG=INFO", "NCCL_DEBUG_SUBSYS=PROFILE")
 	_, events := heard(t, files[0])
 	for _, e := range events {
@@ -268,6 +271,7 @@ func TestProfilerMaskAndLog(t *testing.T) {
 
 // Versions 4 and 6 have their own ways; others, files that are none, and an init that fails are a line of the log each.
 func TestProfilerPlugins(t *testing.T) {
+	t.Parallel()
 	plugin := func(flags ...string) string { return shared(t, "profiler.c", "libprofiler.so", flags...) }
 	quiet := environ(t, "NCCL_DEBUG=WARN", "TEST_MASK=4095")
 
@@ -333,6 +337,7 @@ func TestProfilerPlugins(t *testing.T) {
 
 // A driver that does not return from a question about an event holds up no call of the program, and no end of a communicator.
 func TestProfilerStuckDriver(t *testing.T) {
+	t.Parallel()
 	own := onGPUs(t)
 	driver := strings.TrimPrefix(own[slices.IndexFunc(own, func(v string) bool { return strings.HasPrefix(v, cuda.EnvLibrary+"=") })], cuda.EnvLibrary+"=")
 	stuck := shared(t, "stuck.c", "libstuck.so", "-Wl,--no-as-needed", driver, "-Wl,-rpath,"+filepath.Dir(driver), "-lpthread", "-ldl")
@@ -347,6 +352,7 @@ func TestProfilerStuckDriver(t *testing.T) {
 // Communicators that come of one by shrinking have ids of their own, the same on all their ranks, though these have not
 // shrunk as often. Hosts are those of the set-up.
 func TestProfilerIDs(t *testing.T) {
+	t.Parallel()
 	own := environ(t, "MSCCLPP_TRANSPORTS=shm,tcp", "NCCL_PROFILER_PLUGIN="+shared(t, "profiler.c", "libprofiler.so"))
 	_, files := profiledProgram(t, "profiled_shrunk.c", 3, own)
 	ids, ranks := map[string]string{}, map[string]int{}
@@ -374,6 +380,7 @@ func TestProfilerIDs(t *testing.T) {
 
 // A tool of NVTX sees each function of the program as a range of the domain that NCCL's have, one inside the other.
 func TestNVTX(t *testing.T) {
+	t.Parallel()
 	tool := shared(t, "nvtx.c", "libtool.so")
 	_, files := profiled(t, environ(t), "NVTX_INJECTION64_PATH="+tool)
 	path := filepath.Join(filepath.Dir(files[0]), "ranges.0")

@@ -211,6 +211,7 @@ func expectText(t *testing.T, text string, parts ...string) {
 
 // Any rank's service tells what all ranks do: communicators, counts of collectives, and what differs.
 func TestRAS(t *testing.T) {
+	t.Parallel()
 	ranks := obey(t, 3, ownPort)
 	// A rank that waits for the others is no fault.
 	ranks[0].tell(t, "init")
@@ -301,6 +302,7 @@ func stopped(t *testing.T, pid int, want bool) {
 
 // A rank that stands still is shown after the time that the client gives it, and one that was killed at once.
 func TestRASOfStoppedAndDeadRanks(t *testing.T) {
+	t.Parallel()
 	ranks := obey(t, 2, ownPort) // no other rank has to answer in the short time that is given
 	everyone(t, ranks, "init")
 	service, pid := ranks[0].service(t), ranks[1].command.Process.Pid
@@ -334,6 +336,7 @@ func TestRASOfStoppedAndDeadRanks(t *testing.T) {
 
 // Two jobs with services of their own, and two at one port: an answer is of one job.
 func TestRASOfTwoJobs(t *testing.T) {
+	t.Parallel()
 	one := obey(t, 2, ownPort)
 	everyone(t, one, "init")
 	shared := one[0].service(t)
@@ -368,6 +371,7 @@ func TestRASOfTwoJobs(t *testing.T) {
 
 // A port that somebody else has, an address that is none, and a service that is off are no failure.
 func TestRASIsNoFailure(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -394,6 +398,7 @@ func TestRASIsNoFailure(t *testing.T) {
 
 // Without a network interface no rank has a service for the others, nor a token. They are not taken for this process.
 func TestRASWithoutTokens(t *testing.T) {
+	t.Parallel()
 	ranks := obey(t, 2, func(rank int) []string { return append(ownPort(rank), "NCCL_OOB_NET_IFNAME=nowhere") })
 	everyone(t, ranks, "init")
 	r := askJSON(t, ranks[0].service(t), rest)
@@ -404,6 +409,7 @@ func TestRASWithoutTokens(t *testing.T) {
 
 // Clients that are silent keep out later ones, which learn why, and no other process that asks.
 func TestRASBounds(t *testing.T) {
+	t.Parallel()
 	ranks := obey(t, 2, ownPort)
 	everyone(t, ranks, "init")
 	service := ranks[1].service(t)
@@ -438,6 +444,7 @@ func TestRASBounds(t *testing.T) {
 
 // Clients that ask all the time, say nonsense, nothing, or too much, and strangers at the port for other processes do not disturb a job.
 func TestRASDoesNotDisturb(t *testing.T) {
+	t.Parallel()
 	ranks := obey(t, 2, ownPort)
 	everyone(t, ranks, "init")
 	service := ranks[0].service(t)

@@ -40,6 +40,7 @@ func TestNamesOfRCCL(t *testing.T) {
 
 // A client of RCCL's runs on emulated GPUs of AMD's: its own names, and refusals with a reason.
 func TestRCCL(t *testing.T) {
+	t.Parallel()
 	program := link(t, "rccl.c", library(t), "-lrccl")
 	ranksOf(t, program, 2, onHIP(t, "NCCL_CHECK_POINTERS=1"))
 }
@@ -47,6 +48,7 @@ func TestRCCL(t *testing.T) {
 // The client's buffers are those of hipMalloc, which caches keep, and the library's scratch is uncached. The committed code objects serve it
 // too, which an interpreter executes under the model of the caches.
 func TestRCCLExecutesCodeObjects(t *testing.T) {
+	t.Parallel()
 	program := link(t, "rccl.c", library(t), "-lrccl")
 	for _, arch := range []string{"gfx942", "gfx90a"} {
 		machine, err := gpus.Start(gpus.Options{GPUs: 2, Shape: gpus.Shape(arch), Seed: 1})
@@ -68,6 +70,7 @@ func TestRCCLExecutesCodeObjects(t *testing.T) {
 // A program that brings a librccl.so.1 of its own, as PyTorch for ROCm does, gets this library where it is preloaded: the loader takes
 // one library of a SONAME. The other one here has no function of RCCL's, and cannot take part.
 func TestRCCLPreloaded(t *testing.T) {
+	t.Parallel()
 	others := t.TempDir()
 	run(t, exec.Command("cc", "-shared", "-fPIC", "-Wl,-soname,librccl.so.1", "-o", others+"/librccl.so.1", "-x", "c", "/dev/null"))
 	program := link(t, "rccl.c", others, "-lrccl")
