@@ -14,6 +14,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/scaling"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/internal/fastpath"
 )
 
@@ -109,11 +110,10 @@ func (c *Comm) assemble(ctx context.Context, reach comm.Reach, route choose.Rout
 	return nil
 }
 
-// unique is a device that knows what tells it from all others, placed one that knows where it is: those of package native.
+// unique is a device that knows what tells it from all others: those of package native.
 // versioned is one whose links follow from its generation, where nobody says which it has: those of package cuda.
 type (
 	unique    interface{ UUID() [16]byte }
-	placed    interface{ PCI() string }
 	versioned interface{ Capability() (major, minor int) }
 )
 
@@ -122,8 +122,8 @@ type (
 // Collective, on GPUs.
 func lookAround(ctx context.Context, c *comm.Communicator, o *Options) (route choose.Route, err error) {
 	mine := choose.Surroundings{Sharing: o.Sharing, NoLines: o.NoLines, Name: c.Device().Info().Name, Links: o.Links}
-	if d, ok := c.Device().(placed); ok {
-		mine.Address = d.PCI()
+	if d, ok := c.Device().(device.Linked); ok {
+		mine.Address, _, _ = d.Links()
 	}
 	if d, ok := c.Device().(versioned); ok {
 		mine.Major, mine.Minor = d.Capability()

@@ -128,6 +128,9 @@ type Facts struct {
 	NUMA  int               // node of the rank's device; -1 unknown
 	NICs  []NIC             // nearest to the device first, equally near ones in the rank's turn
 	Other map[string]string // vendor facts, keys "vendor/name"
+
+	LinksKnown bool         // Links lists all
+	Links      []DeviceLink // from the rank's device to others, as the device itself says
 }
 
 // NIC is one network adapter.
@@ -151,8 +154,11 @@ type Live struct {
 
 // DeviceLink describes the links between two devices.
 type DeviceLink struct {
-	Peer    string // where the other device is on the bus: "0000:19:00.0"
-	Count   int    // of links
-	Version int    // 0: not known
-	Switch  bool   // whether they go through switches, and so to all peers at once
+	Peer    string  // where the other device is on the bus: "0000:19:00.0"; of one that is on none, its UUID
+	Count   int     // of links
+	Version int     // 0: not known
+	Switch  bool    // whether they go through switches, and so to all peers at once
+	Kind    string  // the maker's word for them: "AcmeLink 2"; "": NVLink, or xGMI of AMD's
+	Rate    float64 // GB/s that they carry, each way; 0: follows from version and count
+	Latency float64 // µs from a store until a peer that polls has seen it; 0: not known
 }

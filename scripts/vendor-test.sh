@@ -29,3 +29,13 @@ toy=$out/toy
 )
 bin/mscclpp-run conform --device "$toy/libtoy.so" --kernels "$toy/mscclpp-transport-toylink.kernels/conform-toy1.so" --option memory=67108864
 bin/mscclpp-run --config "$toy/job.yaml" -n 2 check
+
+# Links that join pairs of devices alone: the transport for toys serves these, and tcp the others.
+sed -e 's/options: \[/options: [links=pairs, /' "$toy/job.yaml" >"$toy/pairs.yaml"
+bin/mscclpp-run --config "$toy/pairs.yaml" -n 4 --log-level debug check --at-most 20 >"$toy/pairs.log" 2>&1 || { cat "$toy/pairs.log"; exit 1; }
+linked() { grep "msg=linked rank=$1 comm=world comm_rank=$1 peer=$2 " "$toy/pairs.log" | grep -q "transport=toylink"; }
+if ! linked 0 1 || ! linked 2 3 || linked 0 2 || linked 1 3 || ! grep -q "transport=tcp" "$toy/pairs.log"; then
+	echo "links=pairs: expected toylink between ranks 0 and 1, and 2 and 3, and tcp between the others:"
+	grep "msg=linked" "$toy/pairs.log"
+	exit 1
+fi

@@ -83,6 +83,15 @@ func AllocData(d Device, bytes uint64) (Memory, error) {
 	return d.Alloc(bytes)
 }
 
+// Linked is an optional interface of a Device that knows what tells it from others, and may know to which of them its links lead.
+//
+// Implemented by device/native. Called by internal/setup and package collectives.
+type Linked interface {
+	// Links lists the devices to which links lead; known is false if nothing says. self is how the lists of others name this
+	// device: its address on the bus, else its UUID; "" if it has neither.
+	Links() (self string, list []framework.DeviceLink, known bool)
+}
+
 // DMABufMemory is an optional interface of a device's Memory, for memory that network
 // adapters may access directly.
 //

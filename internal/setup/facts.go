@@ -1,7 +1,6 @@
 package setup
 
 import (
-	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/device/native"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/internal/processors"
 )
@@ -36,9 +36,6 @@ func multicast(dev device.Device, facts *framework.Facts) {
 	if !ok {
 		return
 	}
-	if facts.Other == nil {
-		facts.Other = map[string]string{}
-	}
 	facts.Other[topo.FactMulticast], facts.Other[topo.FactDriver] = topo.MulticastYes, strconv.Itoa(d.DriverVersion())
 	if err := d.Multicast(); err != nil {
 		facts.Other[topo.FactMulticast] = err.Error()
@@ -53,11 +50,8 @@ func Facts(root fs.FS, dev device.Device, host string, turn int, log *slog.Logge
 	facts := framework.Facts{Host: host, NUMA: -1}
 	info := dev.Info()
 	finders, cpus := []topo.Finder(nil), []int(nil)
-	if own, ok := onItsBus(dev); ok {
-		facts.Other = map[string]string{topo.FactKey(info.Device.Type, "pci"): own.PCI}
-		if own.UUID != "" {
-			facts.Other[topo.FactKey(info.Device.Type, "uuid")] = own.UUID
-		}
+	own := itself(dev)
+	if own.PCI != "" {
 		finders = append(finders, func() ([]topo.GPU, error) { return []topo.GPU{own}, nil })
 	} else {
 		cpus, _ = processors.Allowed() // none: nothing is said to be near
@@ -71,10 +65,17 @@ func Facts(root fs.FS, dev device.Device, host string, turn int, log *slog.Logge
 		facts = h.Facts(place)
 		facts.Host = host
 	}
+	facts.Other = map[string]string{}
+	if own.PCI != "" {
+		facts.Other[topo.FactKey(info.Device.Type, "pci")] = own.PCI
+	}
+	if own.UUID != "" {
+		facts.Other[topo.FactKey(info.Device.Type, "uuid")] = own.UUID
+	}
+	if d, ok := dev.(device.Linked); ok {
+		_, facts.Links, facts.LinksKnown = d.Links()
+	}
 	if d, ok := dev.(hosting); ok && d.Hosted() {
-		if facts.Other == nil {
-			facts.Other = map[string]string{}
-		}
 		facts.Other[topo.FactKey(info.Device.Type, "memory")] = "host"
 	}
 	multicast(dev, &facts)
@@ -85,21 +86,18 @@ func Facts(root fs.FS, dev device.Device, host string, turn int, log *slog.Logge
 	return facts
 }
 
-// onItsBus describes a device that has an address.
-func onItsBus(dev device.Device) (own topo.GPU, ok bool) {
-	at, ok := dev.(onBus)
-	if !ok || at.PCI() == "" {
-		return own, false
-	}
+// itself is what a device knows of itself. One that is on no bus has no address, and may have a UUID.
+func itself(dev device.Device) topo.GPU {
 	info := dev.Info()
-	return topo.GPU{Device: info.Device, Name: info.Name, PCI: strings.ToLower(at.PCI()), UUID: uuidText(info.Device.Type, at.UUID())}, true
+	own := topo.GPU{Device: info.Device, Name: info.Name}
+	if at, ok := dev.(onBus); ok {
+		own.PCI, own.UUID = strings.ToLower(at.PCI()), uuidText(info.Device.Type, at.UUID())
+	}
+	return own
 }
 
 // oneHost notes for transports that no rank outside of this host takes part.
 func oneHost(facts *framework.Facts) {
-	if facts.Other == nil {
-		facts.Other = map[string]string{}
-	}
 	facts.Other[topo.FactReach] = "host"
 }
 
@@ -123,15 +121,13 @@ func Turn(getenv func(string) string, rank int, there []int) int {
 
 // uuidText writes a UUID, that of an NVIDIA GPU as NVIDIA's tools do; "" if it is not known.
 func uuidText(typ string, id [16]byte) string {
-	if id == [16]byte{} {
-		return ""
-	}
-	x, prefix := hex.EncodeToString(id[:]), ""
-	switch typ {
-	case "cuda":
-		prefix = "GPU-"
-	case "hip":
+	text := native.FormatUUID(id)
+	switch {
+	case text == "":
+	case typ == "cuda":
+		return "GPU-" + text
+	case typ == "hip":
 		return "GPU-" + string(id[:]) // it is sixteen digits
 	}
-	return prefix + x[:8] + "-" + x[8:12] + "-" + x[12:16] + "-" + x[16:20] + "-" + x[20:]
+	return text
 }

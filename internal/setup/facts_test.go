@@ -23,6 +23,14 @@ type placed struct {
 	typ string
 }
 
+// joined is one that lists its links.
+type joined struct {
+	placed
+	links []framework.DeviceLink
+}
+
+func (j joined) Links() (string, []framework.DeviceLink, bool) { return "", j.links, true }
+
 func (p placed) Info() device.Info {
 	return device.Info{Device: framework.Device{Type: cmp.Or(p.typ, "cuda"), Index: 3}, Name: "a GPU"}
 }
@@ -51,8 +59,12 @@ func TestFactsOfAMakersDevice(t *testing.T) {
 	if f.Other["acme/pci"] != "0000:ab:00.0" || f.Other["acme/uuid"] != "a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf" || len(f.Other) != 2 {
 		t.Errorf("facts %v: expected address and UUID under acme/", f.Other)
 	}
-	if off, own := Facts(os.DirFS("/"), placed{typ: "acme"}, "blade-7", 0, log), Facts(os.DirFS("/"), onHost(t), "blade-7", 0, log); len(off.Other) != 0 || off.NUMA != own.NUMA {
-		t.Errorf("facts %v and memory node %d of a device that is on no bus: expected none, and node %d", off.Other, off.NUMA, own.NUMA)
+	if off, own := Facts(os.DirFS("/"), placed{typ: "acme"}, "blade-7", 0, log), Facts(os.DirFS("/"), onHost(t), "blade-7", 0, log); len(off.Other) != 1 || off.Other["acme/uuid"] == "" || off.NUMA != own.NUMA {
+		t.Errorf("facts %v and memory node %d of a device that is on no bus: expected its UUID, and node %d", off.Other, off.NUMA, own.NUMA)
+	}
+	links := []framework.DeviceLink{{Peer: "0000:3b:00.0", Count: 4, Kind: "AcmeLink 2", Rate: 200}}
+	if f := Facts(os.DirFS("/"), joined{placed{typ: "acme"}, links}, "blade-7", 0, log); !f.LinksKnown || !reflect.DeepEqual(f.Links, links) {
+		t.Errorf("links %+v, known %v: expected those of the device", f.Links, f.LinksKnown)
 	}
 }
 

@@ -140,7 +140,7 @@ func (j *Job) start(ctx context.Context, p *Plan) error {
 		if cfg.Collectives.Lines == "auto" {
 			o.NoLines = tearsLines(found, p.Log)
 		}
-		o.Links = Links(os.DirFS("/"), found, facts, cfg.GPUMemory == "host")
+		o.Links = Links(os.DirFS("/"), where.Type, found, facts, cfg.GPUMemory == "host")
 	}
 	if err = j.readPlans(cfg); err != nil {
 		return err

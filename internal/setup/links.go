@@ -49,19 +49,19 @@ func tearsLines(found []Probed, log *slog.Logger) bool {
 	return false
 }
 
-// Links describes, for collectives, the path from the rank's GPU to others: by the first
-// transport that knows it, and of the bus by the kernel.
-func Links(root fs.FS, found []Probed, facts framework.Facts, hostMemory bool) collectives.Links {
-	l := collectives.Links{Host: facts.Host, HostMemory: hostMemory, PCIe: busRate(root, facts.Other[topo.FactPCI])}
+// Links describes, for collectives, the path from the rank's device, which is of a type, to others: by the device itself,
+// else by the first transport that knows it, and of the bus by the kernel.
+func Links(root fs.FS, typ string, found []Probed, facts framework.Facts, hostMemory bool) collectives.Links {
+	l := collectives.Links{Host: facts.Host, HostMemory: hostMemory, PCIe: busRate(root, facts.Other[topo.FactKey(typ, "pci")])}
+	list, known := facts.Links, facts.LinksKnown
 	for _, p := range found {
-		if p.err != nil || !p.live.LinksKnown {
-			continue
+		if !known && p.err == nil && p.live.LinksKnown {
+			list, known = p.live.Links, true
 		}
-		l.Known = true
-		for _, x := range p.live.Links {
-			l.NVLinks = append(l.NVLinks, collectives.NVLink(x))
-		}
-		break
+	}
+	l.Known = known
+	for _, x := range list {
+		l.NVLinks = append(l.NVLinks, collectives.NVLink(x))
 	}
 	return l
 }

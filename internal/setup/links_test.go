@@ -45,9 +45,26 @@ func TestLinksForCollectives(t *testing.T) {
 	} {
 		ts := []*comm.Transport{{Transport: x.prober, Name: "fake", Description: x.d}}
 		found := probeLinks(t.Context(), ts, framework.Facts{})
-		if got := Links(fstest.MapFS{}, found, framework.Facts{}, x.host); !reflect.DeepEqual(got, x.want) {
+		if got := Links(fstest.MapFS{}, "cuda", found, framework.Facts{}, x.host); !reflect.DeepEqual(got, x.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, x.want)
 		}
+	}
+}
+
+// The word of the device itself comes first, also where it has no links, and the rate of its bus goes by its type.
+func TestLinksOfTheDeviceItself(t *testing.T) {
+	acme := framework.DeviceLink{Peer: "0000:3b:00.0", Count: 4, Switch: true, Kind: "AcmeLink 2", Rate: 200, Latency: 0.9}
+	probed := []Probed{{"fake", framework.Live{LinksKnown: true, Links: []framework.DeviceLink{{Peer: "0000:19:00.0", Count: 1}}}, nil}}
+	at := "sys/bus/pci/devices/0000:19:00.0/"
+	root := fstest.MapFS{at + "max_link_speed": {Data: []byte("16.0 GT/s PCIe\n")}, at + "max_link_width": {Data: []byte("16\n")}}
+	facts := framework.Facts{LinksKnown: true, Links: []framework.DeviceLink{acme}, Other: map[string]string{"acme/pci": "0000:19:00.0"}}
+	l := Links(root, "acme", probed, facts, false)
+	if want := []collectives.NVLink{collectives.NVLink(acme)}; !l.Known || !reflect.DeepEqual(l.NVLinks, want) || l.PCIe < 31 {
+		t.Errorf("%+v: expected %+v, and a bus of 31.5 GB/s", l, want)
+	}
+	facts.Links = nil
+	if l := Links(root, "acme", probed, facts, false); !l.Known || len(l.NVLinks) != 0 {
+		t.Errorf("%+v: expected a device without links", l)
 	}
 }
 

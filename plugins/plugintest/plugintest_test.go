@@ -141,7 +141,8 @@ func TestListen(t *testing.T) {
 		Device: framework.Device{Type: "hip", Index: 1},
 		Facts: framework.Facts{
 			Host: "boot-id", NUMA: -1, NICs: []framework.NIC{{Name: "mlx5_0", Distance: "PIX", NUMA: 1}},
-			Other: map[string]string{"nvidia/clique": "2"},
+			Other: map[string]string{"nvidia/clique": "2"}, LinksKnown: true,
+			Links: []framework.DeviceLink{{Peer: "0000:19:00.0", Count: 2, Version: 4, Switch: true, Kind: "AcmeLink 2", Rate: 200, Latency: 0.9}, {Peer: "a", Count: 1}},
 		},
 		Bytes: 1 << 40, Pending: 128,
 	}

@@ -1394,6 +1394,8 @@ type Facts struct {
 	Numa          int32                  `protobuf:"varint,2,opt,name=numa,proto3" json:"numa,omitempty"` // -1 unknown
 	Nics          []*NIC                 `protobuf:"bytes,3,rep,name=nics,proto3" json:"nics,omitempty"`
 	Other         map[string]string      `protobuf:"bytes,4,rep,name=other,proto3" json:"other,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	LinksKnown    bool                   `protobuf:"varint,5,opt,name=links_known,json=linksKnown,proto3" json:"links_known,omitempty"` // links lists all
+	Links         []*DeviceLink          `protobuf:"bytes,6,rep,name=links,proto3" json:"links,omitempty"`                              // from the rank's device to others, as the device itself says
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1452,6 +1454,20 @@ func (x *Facts) GetNics() []*NIC {
 func (x *Facts) GetOther() map[string]string {
 	if x != nil {
 		return x.Other
+	}
+	return nil
+}
+
+func (x *Facts) GetLinksKnown() bool {
+	if x != nil {
+		return x.LinksKnown
+	}
+	return false
+}
+
+func (x *Facts) GetLinks() []*DeviceLink {
+	if x != nil {
+		return x.Links
 	}
 	return nil
 }
@@ -2356,10 +2372,13 @@ func (x *ProbeResponse) GetLinks() []*DeviceLink {
 // DeviceLink is what joins two devices.
 type DeviceLink struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Peer          string                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`                                         // where the other device is on the bus
+	Peer          string                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`                                         // where the other device is on the bus; of one that is on none, its UUID
 	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`                                      // of links
 	Version       uint32                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"`                                  // 0: not known
 	ThroughSwitch bool                   `protobuf:"varint,4,opt,name=through_switch,json=throughSwitch,proto3" json:"through_switch,omitempty"` // and so to all peers at once
+	Kind          string                 `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`                                         // the maker's word for them; empty: NVLink, or xGMI of AMD's
+	Rate          float64                `protobuf:"fixed64,6,opt,name=rate,proto3" json:"rate,omitempty"`                                       // GB/s that they carry, each way; 0: follows from version and count
+	Latency       float64                `protobuf:"fixed64,7,opt,name=latency,proto3" json:"latency,omitempty"`                                 // µs from a store until a peer that polls has seen it; 0: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2420,6 +2439,27 @@ func (x *DeviceLink) GetThroughSwitch() bool {
 		return x.ThroughSwitch
 	}
 	return false
+}
+
+func (x *DeviceLink) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *DeviceLink) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *DeviceLink) GetLatency() float64 {
+	if x != nil {
+		return x.Latency
+	}
+	return 0
 }
 
 type ImageRequest struct {
@@ -3322,12 +3362,15 @@ const file_transport_proto_rawDesc = "" +
 	"\x03NIC\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bdistance\x18\x02 \x01(\tR\bdistance\x12\x12\n" +
-	"\x04numa\x18\x03 \x01(\x05R\x04numa\"\xd0\x01\n" +
+	"\x04numa\x18\x03 \x01(\x05R\x04numa\"\xa6\x02\n" +
 	"\x05Facts\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x12\n" +
 	"\x04numa\x18\x02 \x01(\x05R\x04numa\x12*\n" +
 	"\x04nics\x18\x03 \x03(\v2\x16.mscclpp.plugin.v1.NICR\x04nics\x129\n" +
-	"\x05other\x18\x04 \x03(\v2#.mscclpp.plugin.v1.Facts.OtherEntryR\x05other\x1a8\n" +
+	"\x05other\x18\x04 \x03(\v2#.mscclpp.plugin.v1.Facts.OtherEntryR\x05other\x12\x1f\n" +
+	"\vlinks_known\x18\x05 \x01(\bR\n" +
+	"linksKnown\x123\n" +
+	"\x05links\x18\x06 \x03(\v2\x1d.mscclpp.plugin.v1.DeviceLinkR\x05links\x1a8\n" +
 	"\n" +
 	"OtherEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -3400,13 +3443,16 @@ const file_transport_proto_rawDesc = "" +
 	"\n" +
 	"FactsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"w\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb9\x01\n" +
 	"\n" +
 	"DeviceLink\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\rR\aversion\x12%\n" +
-	"\x0ethrough_switch\x18\x04 \x01(\bR\rthroughSwitch\"\x1e\n" +
+	"\x0ethrough_switch\x18\x04 \x01(\bR\rthroughSwitch\x12\x12\n" +
+	"\x04kind\x18\x05 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04rate\x18\x06 \x01(\x01R\x04rate\x12\x18\n" +
+	"\alatency\x18\a \x01(\x01R\alatency\"\x1e\n" +
 	"\fImageRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"#\n" +
 	"\rImageResponse\x12\x12\n" +
@@ -3593,68 +3639,69 @@ var file_transport_proto_depIdxs = []int32{
 	17, // 12: mscclpp.plugin.v1.RegisterResponse.key:type_name -> mscclpp.plugin.v1.Parcel
 	21, // 13: mscclpp.plugin.v1.Facts.nics:type_name -> mscclpp.plugin.v1.NIC
 	54, // 14: mscclpp.plugin.v1.Facts.other:type_name -> mscclpp.plugin.v1.Facts.OtherEntry
-	0,  // 15: mscclpp.plugin.v1.ListenRequest.kind:type_name -> mscclpp.plugin.v1.Kind
-	15, // 16: mscclpp.plugin.v1.ListenRequest.device:type_name -> mscclpp.plugin.v1.Device
-	22, // 17: mscclpp.plugin.v1.ListenRequest.facts:type_name -> mscclpp.plugin.v1.Facts
-	1,  // 18: mscclpp.plugin.v1.Object.kind:type_name -> mscclpp.plugin.v1.ObjectKind
-	17, // 19: mscclpp.plugin.v1.ListenResponse.address:type_name -> mscclpp.plugin.v1.Parcel
-	24, // 20: mscclpp.plugin.v1.ListenResponse.create:type_name -> mscclpp.plugin.v1.Object
-	17, // 21: mscclpp.plugin.v1.Peer.address:type_name -> mscclpp.plugin.v1.Parcel
-	26, // 22: mscclpp.plugin.v1.ConnectRequest.peers:type_name -> mscclpp.plugin.v1.Peer
-	17, // 23: mscclpp.plugin.v1.AttachRequest.keys:type_name -> mscclpp.plugin.v1.Parcel
-	2,  // 24: mscclpp.plugin.v1.Mapping.role:type_name -> mscclpp.plugin.v1.Role
-	16, // 25: mscclpp.plugin.v1.Mapping.shares:type_name -> mscclpp.plugin.v1.Share
-	3,  // 26: mscclpp.plugin.v1.Step.op:type_name -> mscclpp.plugin.v1.StepOp
-	16, // 27: mscclpp.plugin.v1.Step.share:type_name -> mscclpp.plugin.v1.Share
-	30, // 28: mscclpp.plugin.v1.AttachResponse.mappings:type_name -> mscclpp.plugin.v1.Mapping
-	31, // 29: mscclpp.plugin.v1.AttachResponse.steps:type_name -> mscclpp.plugin.v1.Step
-	22, // 30: mscclpp.plugin.v1.ProbeRequest.facts:type_name -> mscclpp.plugin.v1.Facts
-	55, // 31: mscclpp.plugin.v1.ProbeResponse.facts:type_name -> mscclpp.plugin.v1.ProbeResponse.FactsEntry
-	37, // 32: mscclpp.plugin.v1.ProbeResponse.links:type_name -> mscclpp.plugin.v1.DeviceLink
-	17, // 33: mscclpp.plugin.v1.BindMemoryRequest.key:type_name -> mscclpp.plugin.v1.Parcel
-	17, // 34: mscclpp.plugin.v1.BindSemaphoreRequest.key:type_name -> mscclpp.plugin.v1.Parcel
-	16, // 35: mscclpp.plugin.v1.StartProxyRequest.ring:type_name -> mscclpp.plugin.v1.Share
-	52, // 36: mscclpp.plugin.v1.StopProxyResponse.cause:type_name -> mscclpp.plugin.v1.Failure
-	4,  // 37: mscclpp.plugin.v1.Failure.class:type_name -> mscclpp.plugin.v1.ErrorClass
-	53, // 38: mscclpp.plugin.v1.Failure.blames:type_name -> mscclpp.plugin.v1.Blame
-	53, // 39: mscclpp.plugin.v1.Failure.inner:type_name -> mscclpp.plugin.v1.Blame
-	5,  // 40: mscclpp.plugin.v1.TransportService.Schema:input_type -> mscclpp.plugin.v1.SchemaRequest
-	8,  // 41: mscclpp.plugin.v1.TransportService.Configure:input_type -> mscclpp.plugin.v1.ConfigureRequest
-	10, // 42: mscclpp.plugin.v1.TransportService.Describe:input_type -> mscclpp.plugin.v1.DescribeRequest
-	35, // 43: mscclpp.plugin.v1.TransportService.Probe:input_type -> mscclpp.plugin.v1.ProbeRequest
-	19, // 44: mscclpp.plugin.v1.TransportService.Register:input_type -> mscclpp.plugin.v1.RegisterRequest
-	23, // 45: mscclpp.plugin.v1.TransportService.Listen:input_type -> mscclpp.plugin.v1.ListenRequest
-	27, // 46: mscclpp.plugin.v1.TransportService.Connect:input_type -> mscclpp.plugin.v1.ConnectRequest
-	29, // 47: mscclpp.plugin.v1.TransportService.Attach:input_type -> mscclpp.plugin.v1.AttachRequest
-	33, // 48: mscclpp.plugin.v1.TransportService.Close:input_type -> mscclpp.plugin.v1.CloseRequest
-	38, // 49: mscclpp.plugin.v1.TransportService.Image:input_type -> mscclpp.plugin.v1.ImageRequest
-	40, // 50: mscclpp.plugin.v1.TransportService.NewProxy:input_type -> mscclpp.plugin.v1.NewProxyRequest
-	42, // 51: mscclpp.plugin.v1.TransportService.BindMemory:input_type -> mscclpp.plugin.v1.BindMemoryRequest
-	44, // 52: mscclpp.plugin.v1.TransportService.BindSemaphore:input_type -> mscclpp.plugin.v1.BindSemaphoreRequest
-	46, // 53: mscclpp.plugin.v1.TransportService.StartProxy:input_type -> mscclpp.plugin.v1.StartProxyRequest
-	48, // 54: mscclpp.plugin.v1.TransportService.WaitProxy:input_type -> mscclpp.plugin.v1.WaitProxyRequest
-	50, // 55: mscclpp.plugin.v1.TransportService.StopProxy:input_type -> mscclpp.plugin.v1.StopProxyRequest
-	6,  // 56: mscclpp.plugin.v1.TransportService.Schema:output_type -> mscclpp.plugin.v1.SchemaResponse
-	9,  // 57: mscclpp.plugin.v1.TransportService.Configure:output_type -> mscclpp.plugin.v1.ConfigureResponse
-	11, // 58: mscclpp.plugin.v1.TransportService.Describe:output_type -> mscclpp.plugin.v1.DescribeResponse
-	36, // 59: mscclpp.plugin.v1.TransportService.Probe:output_type -> mscclpp.plugin.v1.ProbeResponse
-	20, // 60: mscclpp.plugin.v1.TransportService.Register:output_type -> mscclpp.plugin.v1.RegisterResponse
-	25, // 61: mscclpp.plugin.v1.TransportService.Listen:output_type -> mscclpp.plugin.v1.ListenResponse
-	28, // 62: mscclpp.plugin.v1.TransportService.Connect:output_type -> mscclpp.plugin.v1.ConnectResponse
-	32, // 63: mscclpp.plugin.v1.TransportService.Attach:output_type -> mscclpp.plugin.v1.AttachResponse
-	34, // 64: mscclpp.plugin.v1.TransportService.Close:output_type -> mscclpp.plugin.v1.CloseResponse
-	39, // 65: mscclpp.plugin.v1.TransportService.Image:output_type -> mscclpp.plugin.v1.ImageResponse
-	41, // 66: mscclpp.plugin.v1.TransportService.NewProxy:output_type -> mscclpp.plugin.v1.NewProxyResponse
-	43, // 67: mscclpp.plugin.v1.TransportService.BindMemory:output_type -> mscclpp.plugin.v1.BindMemoryResponse
-	45, // 68: mscclpp.plugin.v1.TransportService.BindSemaphore:output_type -> mscclpp.plugin.v1.BindSemaphoreResponse
-	47, // 69: mscclpp.plugin.v1.TransportService.StartProxy:output_type -> mscclpp.plugin.v1.StartProxyResponse
-	49, // 70: mscclpp.plugin.v1.TransportService.WaitProxy:output_type -> mscclpp.plugin.v1.WaitProxyResponse
-	51, // 71: mscclpp.plugin.v1.TransportService.StopProxy:output_type -> mscclpp.plugin.v1.StopProxyResponse
-	56, // [56:72] is the sub-list for method output_type
-	40, // [40:56] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	37, // 15: mscclpp.plugin.v1.Facts.links:type_name -> mscclpp.plugin.v1.DeviceLink
+	0,  // 16: mscclpp.plugin.v1.ListenRequest.kind:type_name -> mscclpp.plugin.v1.Kind
+	15, // 17: mscclpp.plugin.v1.ListenRequest.device:type_name -> mscclpp.plugin.v1.Device
+	22, // 18: mscclpp.plugin.v1.ListenRequest.facts:type_name -> mscclpp.plugin.v1.Facts
+	1,  // 19: mscclpp.plugin.v1.Object.kind:type_name -> mscclpp.plugin.v1.ObjectKind
+	17, // 20: mscclpp.plugin.v1.ListenResponse.address:type_name -> mscclpp.plugin.v1.Parcel
+	24, // 21: mscclpp.plugin.v1.ListenResponse.create:type_name -> mscclpp.plugin.v1.Object
+	17, // 22: mscclpp.plugin.v1.Peer.address:type_name -> mscclpp.plugin.v1.Parcel
+	26, // 23: mscclpp.plugin.v1.ConnectRequest.peers:type_name -> mscclpp.plugin.v1.Peer
+	17, // 24: mscclpp.plugin.v1.AttachRequest.keys:type_name -> mscclpp.plugin.v1.Parcel
+	2,  // 25: mscclpp.plugin.v1.Mapping.role:type_name -> mscclpp.plugin.v1.Role
+	16, // 26: mscclpp.plugin.v1.Mapping.shares:type_name -> mscclpp.plugin.v1.Share
+	3,  // 27: mscclpp.plugin.v1.Step.op:type_name -> mscclpp.plugin.v1.StepOp
+	16, // 28: mscclpp.plugin.v1.Step.share:type_name -> mscclpp.plugin.v1.Share
+	30, // 29: mscclpp.plugin.v1.AttachResponse.mappings:type_name -> mscclpp.plugin.v1.Mapping
+	31, // 30: mscclpp.plugin.v1.AttachResponse.steps:type_name -> mscclpp.plugin.v1.Step
+	22, // 31: mscclpp.plugin.v1.ProbeRequest.facts:type_name -> mscclpp.plugin.v1.Facts
+	55, // 32: mscclpp.plugin.v1.ProbeResponse.facts:type_name -> mscclpp.plugin.v1.ProbeResponse.FactsEntry
+	37, // 33: mscclpp.plugin.v1.ProbeResponse.links:type_name -> mscclpp.plugin.v1.DeviceLink
+	17, // 34: mscclpp.plugin.v1.BindMemoryRequest.key:type_name -> mscclpp.plugin.v1.Parcel
+	17, // 35: mscclpp.plugin.v1.BindSemaphoreRequest.key:type_name -> mscclpp.plugin.v1.Parcel
+	16, // 36: mscclpp.plugin.v1.StartProxyRequest.ring:type_name -> mscclpp.plugin.v1.Share
+	52, // 37: mscclpp.plugin.v1.StopProxyResponse.cause:type_name -> mscclpp.plugin.v1.Failure
+	4,  // 38: mscclpp.plugin.v1.Failure.class:type_name -> mscclpp.plugin.v1.ErrorClass
+	53, // 39: mscclpp.plugin.v1.Failure.blames:type_name -> mscclpp.plugin.v1.Blame
+	53, // 40: mscclpp.plugin.v1.Failure.inner:type_name -> mscclpp.plugin.v1.Blame
+	5,  // 41: mscclpp.plugin.v1.TransportService.Schema:input_type -> mscclpp.plugin.v1.SchemaRequest
+	8,  // 42: mscclpp.plugin.v1.TransportService.Configure:input_type -> mscclpp.plugin.v1.ConfigureRequest
+	10, // 43: mscclpp.plugin.v1.TransportService.Describe:input_type -> mscclpp.plugin.v1.DescribeRequest
+	35, // 44: mscclpp.plugin.v1.TransportService.Probe:input_type -> mscclpp.plugin.v1.ProbeRequest
+	19, // 45: mscclpp.plugin.v1.TransportService.Register:input_type -> mscclpp.plugin.v1.RegisterRequest
+	23, // 46: mscclpp.plugin.v1.TransportService.Listen:input_type -> mscclpp.plugin.v1.ListenRequest
+	27, // 47: mscclpp.plugin.v1.TransportService.Connect:input_type -> mscclpp.plugin.v1.ConnectRequest
+	29, // 48: mscclpp.plugin.v1.TransportService.Attach:input_type -> mscclpp.plugin.v1.AttachRequest
+	33, // 49: mscclpp.plugin.v1.TransportService.Close:input_type -> mscclpp.plugin.v1.CloseRequest
+	38, // 50: mscclpp.plugin.v1.TransportService.Image:input_type -> mscclpp.plugin.v1.ImageRequest
+	40, // 51: mscclpp.plugin.v1.TransportService.NewProxy:input_type -> mscclpp.plugin.v1.NewProxyRequest
+	42, // 52: mscclpp.plugin.v1.TransportService.BindMemory:input_type -> mscclpp.plugin.v1.BindMemoryRequest
+	44, // 53: mscclpp.plugin.v1.TransportService.BindSemaphore:input_type -> mscclpp.plugin.v1.BindSemaphoreRequest
+	46, // 54: mscclpp.plugin.v1.TransportService.StartProxy:input_type -> mscclpp.plugin.v1.StartProxyRequest
+	48, // 55: mscclpp.plugin.v1.TransportService.WaitProxy:input_type -> mscclpp.plugin.v1.WaitProxyRequest
+	50, // 56: mscclpp.plugin.v1.TransportService.StopProxy:input_type -> mscclpp.plugin.v1.StopProxyRequest
+	6,  // 57: mscclpp.plugin.v1.TransportService.Schema:output_type -> mscclpp.plugin.v1.SchemaResponse
+	9,  // 58: mscclpp.plugin.v1.TransportService.Configure:output_type -> mscclpp.plugin.v1.ConfigureResponse
+	11, // 59: mscclpp.plugin.v1.TransportService.Describe:output_type -> mscclpp.plugin.v1.DescribeResponse
+	36, // 60: mscclpp.plugin.v1.TransportService.Probe:output_type -> mscclpp.plugin.v1.ProbeResponse
+	20, // 61: mscclpp.plugin.v1.TransportService.Register:output_type -> mscclpp.plugin.v1.RegisterResponse
+	25, // 62: mscclpp.plugin.v1.TransportService.Listen:output_type -> mscclpp.plugin.v1.ListenResponse
+	28, // 63: mscclpp.plugin.v1.TransportService.Connect:output_type -> mscclpp.plugin.v1.ConnectResponse
+	32, // 64: mscclpp.plugin.v1.TransportService.Attach:output_type -> mscclpp.plugin.v1.AttachResponse
+	34, // 65: mscclpp.plugin.v1.TransportService.Close:output_type -> mscclpp.plugin.v1.CloseResponse
+	39, // 66: mscclpp.plugin.v1.TransportService.Image:output_type -> mscclpp.plugin.v1.ImageResponse
+	41, // 67: mscclpp.plugin.v1.TransportService.NewProxy:output_type -> mscclpp.plugin.v1.NewProxyResponse
+	43, // 68: mscclpp.plugin.v1.TransportService.BindMemory:output_type -> mscclpp.plugin.v1.BindMemoryResponse
+	45, // 69: mscclpp.plugin.v1.TransportService.BindSemaphore:output_type -> mscclpp.plugin.v1.BindSemaphoreResponse
+	47, // 70: mscclpp.plugin.v1.TransportService.StartProxy:output_type -> mscclpp.plugin.v1.StartProxyResponse
+	49, // 71: mscclpp.plugin.v1.TransportService.WaitProxy:output_type -> mscclpp.plugin.v1.WaitProxyResponse
+	51, // 72: mscclpp.plugin.v1.TransportService.StopProxy:output_type -> mscclpp.plugin.v1.StopProxyResponse
+	57, // [57:73] is the sub-list for method output_type
+	41, // [41:57] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_transport_proto_init() }

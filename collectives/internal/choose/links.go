@@ -1,6 +1,7 @@
 package choose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,8 @@ const (
 	defaultPCIe = 31.5
 	mostPCIe    = 1000
 	mostLinks   = 1 << 10
+	mostRate    = 1e6 // GB/s
+	mostLatency = 1e6 // µs
 )
 
 // The links and the device that the built-in rows were measured with.
@@ -33,7 +36,7 @@ func linksOf(a, b *Surroundings, lines bool) NVLink {
 		return NVLink{}
 	}
 	for _, l := range a.Links.NVLinks {
-		if l.Peer != "" && l.Peer == b.Address && l.Count >= 0 && l.Count <= mostLinks {
+		if l.Peer != "" && l.Peer == b.Address && l.Count >= 0 && l.Count <= mostLinks && l.Rate <= mostRate && l.Latency <= mostLatency {
 			return l
 		}
 	}
@@ -108,6 +111,13 @@ func between(a, b *Surroundings, peers int, lines bool) (l model.Links, path str
 	n := linksOf(a, b, lines)
 	if n.Count == 0 {
 		return model.OverPCIe(bus, memory), "PCIe", false
+	}
+	if n.Rate > 0 {
+		to := " to each peer"
+		if n.Switch {
+			to = " through switches"
+		}
+		return model.OverLinks(n.Rate, n.Latency, peers, n.Switch, memory), fmt.Sprintf("%d %s%s", n.Count, cmp.Or(n.Kind, "links"), to), false
 	}
 	if model.IsAMD(a.Name) {
 		return model.OverXGMI(n.Count, peers, a.Name), fmt.Sprintf("%d xGMI links to each peer", n.Count), false

@@ -97,6 +97,10 @@ func TestHowGPUsAreJoined(t *testing.T) {
 		"unknown, but lines may be torn": {gpusWith(2, "NVIDIA H200", 9, nil), true, false, "PCIe", model.OverPCIe(31.5, 4800)},
 		"A100s, unknown":                 {gpusWith(4, "NVIDIA A100", 8, nil), false, false, "12 NVLinks 3", model.OverNVLink(12, 3, 3, true, 1555)},
 		"a shared GPU":                   {shared, false, true, "18 NVLinks 4", overH200s(4)},
+		"a maker's":                      {gpusWith(4, "ACME X1", 0, all(NVLink{Count: 2, Kind: "AcmeLink 2", Rate: 50, Latency: 2})), false, false, "2 AcmeLink 2 to each peer", model.OverLinks(50, 2, 3, false, model.MemoryOf(""))},
+		"a maker's switch":               {gpusWith(4, "ACME X1", 0, all(NVLink{Count: 2, Rate: 50, Switch: true})), false, false, "2 links through switches", model.OverLinks(50, 0, 3, true, model.MemoryOf(""))},
+		"a maker's bus":                  {gpusWith(4, "ACME X1", 0, all(NVLink{})), false, false, "PCIe", whole(model.OverPCIe(31.5, model.MemoryOf("")))},
+		"more than there can be":         {gpusWith(2, "ACME X1", 0, all(NVLink{Count: 2, Rate: 1e300})), false, false, "PCIe", whole(model.OverPCIe(31.5, model.MemoryOf("")))},
 		"all on one GPU":                 {one, false, true, "one GPU", model.OverNVLink(18, 4, 1, true, model.MemoryOf(""))},
 		"one rank":                       {gpusWith(1, "NVIDIA L4", 8, all(NVLink{})), false, true, "one GPU", model.OverNVLink(18, 4, 1, true, model.MemoryOf(""))},
 	} {

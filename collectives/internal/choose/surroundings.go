@@ -18,12 +18,15 @@ type Links struct {
 	HostMemory bool     `json:",omitempty"` // whether GPUs communicate through host memory
 }
 
-// NVLink is a bundle of links to another GPU.
+// NVLink is a bundle of links to another GPU: NVLinks, or those of another maker.
 type NVLink struct {
-	Peer    string // its address on the bus: "0000:19:00.0"
+	Peer    string // its address on the bus: "0000:19:00.0"; of a device that is on none, its UUID
 	Count   int
-	Version int  `json:",omitempty"` // 4 on H100 and H200; 0: not known
-	Switch  bool `json:",omitempty"` // whether they lead to a switch, and so to all peers at once
+	Version int     `json:",omitempty"` // 4 on H100 and H200; 0: not known
+	Switch  bool    `json:",omitempty"` // whether they lead to a switch, and so to all peers at once
+	Kind    string  `json:",omitempty"` // the maker's word for them; "": NVLink, or xGMI of AMD's
+	Rate    float64 `json:",omitempty"` // GB/s that all of them carry, each way; 0: follows from version and count
+	Latency float64 `json:",omitempty"` // µs from a store until a peer that polls has seen it; 0: not known
 }
 
 // Surroundings is what a rank on a GPU tells the others before they choose algorithms
@@ -34,7 +37,7 @@ type Surroundings struct {
 	NoLines bool
 
 	Name         string `json:",omitempty"` // of the GPU
-	Address      string `json:",omitempty"` // on the bus
+	Address      string `json:",omitempty"` // on the bus; of a device that is on none, its UUID
 	Major, Minor int    // its compute capability; 0: not known
 	Links        Links
 }

@@ -16,7 +16,7 @@ Status count(int32_t* devices) {
   return answer(0, nullptr);
 }
 
-// Options: memory=BYTES.
+// Options: memory=BYTES, links=all or links=pairs.
 bool read(const char* options, Device* d) {
   std::string text = options;
   for (size_t at = 0; at < text.size();) {
@@ -24,6 +24,10 @@ bool read(const char* options, Device* d) {
     const std::string line = text.substr(at, end - at);
     at = end + 1;
     if (line.empty()) continue;
+    if (line == "links=all" || line == "links=pairs") {
+      d->pairs = line == "links=pairs";
+      continue;
+    }
     if (line.rfind("memory=", 0) != 0) return false;
     char* rest = nullptr;
     d->memory = strtoull(line.c_str() + 7, &rest, 10);
@@ -36,7 +40,7 @@ Status open(int32_t index, const char* options, mscclpp_device** out) {
   if (index < 0 || index >= kDevices) return answer(MSCCLPP_DEVICE_INVALID, "toyOpen");
   auto d = std::make_unique<Device>();
   d->index = index;
-  if (!read(options, d.get())) return answer(MSCCLPP_DEVICE_INVALID, "toyOpen, options: expected memory=BYTES");
+  if (!read(options, d.get())) return answer(MSCCLPP_DEVICE_INVALID, "toyOpen, options: expected memory=BYTES, links=all or links=pairs");
   d->standard = std::make_unique<Stream>(d.get());
   *out = reinterpret_cast<mscclpp_device*>(d.release());
   return answer(0, nullptr);
@@ -52,12 +56,28 @@ Status close(mscclpp_device* device) {
   return answer(0, nullptr);
 }
 
+// The UUID is unique on this host. A toy that could be taken out would have a number of its own.
+void name(int index, uint8_t (&uuid)[16]) { snprintf(reinterpret_cast<char*>(uuid), sizeof uuid, "toy-%d", index); }
+
 Status info(mscclpp_device* device, mscclpp_device_info* i) {
   snprintf(i->name, sizeof i->name, "Toy accelerator");
   snprintf(i->archs, sizeof i->archs, "toy1");
-  snprintf(reinterpret_cast<char*>(i->uuid), sizeof i->uuid, "toy-%d", of(device)->index);
+  name(of(device)->index, i->uuid);
   i->processors = kProcessors, i->shared_most = kSharedMost, i->ordered = 1;
   return answer(0, nullptr);
+}
+
+// Two links to each device that is joined. They are as quick as memory of the host.
+Status link(mscclpp_device* device, uint32_t index, mscclpp_device_link* l) {
+  const Device* d = of(device);
+  for (int other = 0; other < kDevices; other++) {
+    if (other == d->index || (d->pairs && other / 2 != d->index / 2) || index-- != 0) continue;
+    name(other, l->uuid);
+    snprintf(l->kind, sizeof l->kind, "toylink");
+    l->count = 2, l->rate = 8000000000, l->latency = 500;
+    return answer(0, nullptr);
+  }
+  return answer(MSCCLPP_DEVICE_NOT_FOUND, "toyLink");
 }
 
 void describe(int32_t code, mscclpp_device_error* e) {
@@ -83,8 +103,8 @@ mscclpp_device_backend make() {
   t.type = "toy", t.product = "toy accelerator 1.0";
   t.share_kinds = kinds, t.share_count = 1;
   t.capabilities = MSCCLPP_DEVICE_HAS_SHARES | MSCCLPP_DEVICE_HAS_PEERS | MSCCLPP_DEVICE_HAS_HOST | MSCCLPP_DEVICE_HAS_RANGES | MSCCLPP_DEVICE_HAS_STREAMS |
-                   MSCCLPP_DEVICE_HAS_EVENTS | MSCCLPP_DEVICE_HAS_TIMES | MSCCLPP_DEVICE_HAS_GRAPHS | MSCCLPP_DEVICE_HAS_WAITS;
-  t.start = start_up, t.count = count, t.open = open, t.close = close, t.info = info, t.describe = describe;
+                   MSCCLPP_DEVICE_HAS_EVENTS | MSCCLPP_DEVICE_HAS_TIMES | MSCCLPP_DEVICE_HAS_GRAPHS | MSCCLPP_DEVICE_HAS_WAITS | MSCCLPP_DEVICE_HAS_LINKS;
+  t.start = start_up, t.count = count, t.open = open, t.close = close, t.info = info, t.link = link, t.describe = describe;
   fill_memory(&t);
   fill_queue(&t);
   fill_event(&t);

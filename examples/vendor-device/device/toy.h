@@ -97,6 +97,7 @@ struct Event {
 struct Device {
   int index = 0;
   uint64_t memory = uint64_t{4} << 30;  // that one process gets
+  bool pairs = false;                    // links join devices 0 and 1, and 2 and 3, and not all of them
   std::atomic<bool> lost{false};
   std::mutex mutex;  // for what follows
   std::set<Stream*> streams;

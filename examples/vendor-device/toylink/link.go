@@ -139,8 +139,22 @@ func (t *Transport) Listen(ctx context.Context, cfg framework.EndpointConfig) (f
 	}
 	own := address{Owner: t.secret, Rank: uint32(cfg.Rank)}
 	return framework.Endpoint{
-		ID: t.keep(&endpoint{cfg, own}), Address: framework.Parcel{Data: own.encode()}, Reach: []string{"host:" + cfg.Facts.Host},
+		ID: t.keep(&endpoint{cfg, own}), Address: framework.Parcel{Data: own.encode()}, Reach: reach(cfg.Facts),
 	}, nil
+}
+
+// reach has a token for the device itself, which ranks on one device share, and for each pair of devices that links join. A
+// device that says nothing of links reaches all of its host.
+func reach(f framework.Facts) []string {
+	self := f.Other[deviceType+"/uuid"]
+	if !f.LinksKnown || self == "" {
+		return []string{"host:" + f.Host}
+	}
+	tokens := []string{name + ":" + f.Host + "/" + self}
+	for _, l := range f.Links {
+		tokens = append(tokens, name+":"+f.Host+"/"+min(self, l.Peer)+"+"+max(self, l.Peer))
+	}
+	return tokens
 }
 
 // Connect implements framework.Transport.

@@ -3,6 +3,7 @@ package toylink
 import (
 	"errors"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -62,6 +63,36 @@ func TestAttachPrefers(t *testing.T) {
 			if err := p.Close(); err != nil {
 				t.Error(err)
 			}
+		}
+	}
+}
+
+// Devices reach each other where links join them, and ranks on one device always do.
+func TestReachFollowsLinks(t *testing.T) {
+	facts := func(self string, peers ...string) framework.Facts {
+		f := framework.Facts{Host: "here", Other: map[string]string{"toy/uuid": self}, LinksKnown: true}
+		for _, p := range peers {
+			f.Links = append(f.Links, framework.DeviceLink{Peer: p, Count: 2})
+		}
+		return f
+	}
+	elsewhere := facts("b", "a")
+	elsewhere.Host = "there"
+	for name, c := range map[string]struct {
+		a, b framework.Facts
+		want bool
+	}{
+		"linked":         {facts("a", "b"), facts("b", "a", "c"), true},
+		"not linked":     {facts("a", "b"), facts("c", "d"), false},
+		"a common peer":  {facts("a", "b"), facts("c", "b"), false},
+		"one device":     {facts("a", "b"), facts("a", "b"), true},
+		"no links":       {facts("a"), facts("b"), false},
+		"not known":      {framework.Facts{Host: "here"}, framework.Facts{Host: "here"}, true},
+		"of other hosts": {facts("a", "b"), elsewhere, false},
+	} {
+		far := reach(c.b)
+		if got := slices.ContainsFunc(reach(c.a), func(token string) bool { return slices.Contains(far, token) }); got != c.want {
+			t.Errorf("%s: %v and %v: reached %v, expected %v", name, reach(c.a), far, got, c.want)
 		}
 	}
 }

@@ -64,8 +64,8 @@ func TestCUDAConforms(t *testing.T) {
 		t.Fatal(err)
 	}
 	for options, c := range map[string]struct{ match, left string }{
-		"":              {"", ""},
-		"memory=legacy": {"memory/|share/", "memory/placed"}, // it has no handles
+		"":              {"", "links/same links/both-ways links/reached"}, // the transport knows them, by the library that manages GPUs
+		"memory=legacy": {"memory/|share/", "memory/placed"},              // it has no handles
 	} {
 		t.Run("options "+options, func(t *testing.T) {
 			report, err := conformance.Suite(t.Context(), conformance.Options{

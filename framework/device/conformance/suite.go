@@ -16,7 +16,7 @@ import (
 // tests are in the order in which they run: early ones should be mended before later ones are read.
 func tests() []test {
 	var all []test
-	for _, list := range [][]test{openTests(), memoryTests(), shareTests(), moduleTests(), streamTests(), eventTests(), graphTests(), multicastTests(), failureTests()} {
+	for _, list := range [][]test{openTests(), linkTests(), memoryTests(), shareTests(), moduleTests(), streamTests(), eventTests(), graphTests(), multicastTests(), failureTests()} {
 		all = append(all, list...)
 	}
 	return all

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,9 +79,32 @@ func load(path string) (*native.Backend, error) {
 func compiled(t *testing.T) string {
 	t.Helper()
 	out := filepath.Join(made, "libtoy.so")
-	if _, err := os.Stat(out); err == nil {
-		return out
+	if _, err := os.Stat(out); err != nil {
+		compile(t, "-shared", append([]string{"-o", out}, objects(t)...)...)
 	}
+	return out
+}
+
+// objects are the toy's, one for each of its sources.
+func objects(t *testing.T) (all []string) {
+	t.Helper()
+	sources, err := filepath.Glob(filepath.Join(toyFiles, "*.cc"))
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("sources of the toy: %v, %v", sources, err)
+	}
+	for _, source := range sources {
+		out := filepath.Join(made, filepath.Base(source)+".o")
+		if _, err := os.Stat(out); err != nil {
+			compile(t, "-c", "-o", out, source)
+		}
+		all = append(all, out)
+	}
+	return all
+}
+
+// compile calls the compiler.
+func compile(t *testing.T, step string, args ...string) {
+	t.Helper()
 	cxx := os.Getenv("CXX")
 	if cxx == "" {
 		cxx = "g++"
@@ -88,15 +112,10 @@ func compiled(t *testing.T) string {
 	if _, err := exec.LookPath(cxx); err != nil || runtime.GOARCH != "amd64" {
 		t.Skip("needs a C++ compiler, and amd64")
 	}
-	sources, err := filepath.Glob(filepath.Join(toyFiles, "*.cc"))
-	if err != nil || len(sources) == 0 {
-		t.Fatalf("sources of the toy: %v, %v", sources, err)
-	}
-	args := []string{"-std=c++17", "-O0", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread", "-I../native/include", "-o", out}
-	if text, err := exec.CommandContext(t.Context(), cxx, append(args, sources...)...).CombinedOutput(); err != nil {
+	args = append([]string{step, "-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-pthread", "-I../native/include", "-I" + toyFiles}, args...)
+	if text, err := exec.CommandContext(t.Context(), cxx, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", cxx, err, text)
 	}
-	return out
 }
 
 // kernels is the suite's image for the toy, which takes those of this processor.
@@ -155,4 +174,49 @@ func TestToyConforms(t *testing.T) {
 		t.Errorf("not run: %s: expected %s", got, want)
 	}
 	t.Log(report.Summary())
+}
+
+// The suite finds links that cannot be right: one that changes, one that does not lead back, and one to memory that is not
+// reached.
+func TestLinksThatBreakTheRules(t *testing.T) {
+	for name, x := range map[string]struct{ file, was, is, want string }{
+		"another count each time": {"table.cc", "l->count = 2", "static int n; l->count = 1 + n++ % 7", "links/same links/both-ways"},
+		"a link in one direction": {"table.cc", "if (other == d->index ||", "if (other <= d->index ||", "links/both-ways"},
+		"one that is quicker":     {"table.cc", "l->rate = 8000000000", "l->rate = 8000000000 + d->index", "links/both-ways"},
+		"one that is not reached": {"memory.cc", "other >= 0 && other < kDevices;", "other == 0;", "links/reached"},
+		"devices of one name":     {"table.cc", "name(of(device)->index, i->uuid)", "name(of(device)->index == 0 ? 1 : of(device)->index, i->uuid)", "links/both-ways links/reached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join(toyFiles, x.file))
+			if err != nil || strings.Count(string(text), x.was) != 1 {
+				t.Fatalf("%s: %v: expected %q in it once", x.file, err, x.was)
+			}
+			dir := t.TempDir()
+			changed, object, out := filepath.Join(dir, x.file), filepath.Join(dir, x.file+".o"), filepath.Join(dir, "libtoy.so")
+			if err := os.WriteFile(changed, []byte(strings.Replace(string(text), x.was, x.is, 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			compile(t, "-c", "-o", object, changed)
+			parts := objects(t)
+			parts[slices.Index(parts, filepath.Join(made, x.file+".o"))] = object
+			compile(t, "-shared", append([]string{"-o", out}, parts...)...)
+			b, err := load(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, err := conformance.Suite(t.Context(), conformance.Options{Backend: b, Index: 1, Options: "memory=67108864\n", Match: matching("^links/")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var failed []string
+			for _, r := range report.Results {
+				if r.Error != "" {
+					failed = append(failed, r.Name)
+				}
+			}
+			if got := strings.Join(failed, " "); got != x.want {
+				t.Errorf("found by %q: expected %q: %v", got, x.want, report.Results)
+			}
+		})
+	}
 }

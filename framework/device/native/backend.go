@@ -237,6 +237,7 @@ const (
 	hasPlaces    = C.MSCCLPP_DEVICE_HAS_PLACES
 	hasData      = C.MSCCLPP_DEVICE_HAS_DATA
 	hasParts     = C.MSCCLPP_DEVICE_HAS_PARTS
+	hasLinks     = C.MSCCLPP_DEVICE_HAS_LINKS
 
 	hasGraphTimes = C.MSCCLPP_DEVICE_HAS_GRAPH_TIMES
 )

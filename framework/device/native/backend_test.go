@@ -58,6 +58,8 @@ func TestTablesThatAreRefused(t *testing.T) {
 		"no data":               {"-DCAPABILITIES=MSCCLPP_DEVICE_HAS_DATA -DLACKS=alloc_data", "lacks alloc_data", framework.ErrInvalid},
 		"older, with data":      {"-DCAPABILITIES=MSCCLPP_DEVICE_HAS_DATA -DSIZE=offsetof(mscclpp_device_backend,alloc_data)", "lacks alloc_data", framework.ErrInvalid},
 		"older":                 {"-DSIZE=offsetof(mscclpp_device_backend,alloc_data)", "", nil},
+		"no links":              {"-DCAPABILITIES=MSCCLPP_DEVICE_HAS_LINKS -DLACKS=link", "lacks link", framework.ErrInvalid},
+		"older, with links":     {"-DCAPABILITIES=MSCCLPP_DEVICE_HAS_LINKS -DSIZE=offsetof(mscclpp_device_backend,link)", "lacks link", framework.ErrInvalid},
 		"multicast alone":       {"-DCAPABILITIES=MSCCLPP_DEVICE_HAS_MULTICAST", "multicast needs shares", framework.ErrInvalid},
 		"an unused group":       {"-DLACKS=capture_begin", "", nil},
 		"events alone":          {"-DCAPABILITIES=MSCCLPP_DEVICE_HAS_EVENTS", "events need streams", framework.ErrInvalid},

@@ -24,6 +24,7 @@ type opened struct {
 	index int
 	info  device.Info
 	facts C.mscclpp_device_info
+	links []framework.DeviceLink
 
 	direct *C.native_context // for C, which launches without Go
 
@@ -109,7 +110,7 @@ func (o *opened) describe() error {
 	if len(o.info.Archs) == 0 {
 		return fmt.Errorf("%s info: %w: the device names no architectures of images: expected one or more", o.info.Device, framework.ErrInvalid)
 	}
-	return nil
+	return o.readLinks()
 }
 
 // hold adds a user.

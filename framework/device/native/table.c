@@ -68,6 +68,7 @@ const char* native_lacks(const native_table* t) {
 #undef M
       E(place_share, MSCCLPP_DEVICE_HAS_PLACES) E(place_own, MSCCLPP_DEVICE_HAS_PLACES) E(displace, MSCCLPP_DEVICE_HAS_PLACES)
       E(alloc_data, MSCCLPP_DEVICE_HAS_DATA) E(stream_processors, MSCCLPP_DEVICE_HAS_PARTS)
+      E(link, MSCCLPP_DEVICE_HAS_LINKS)
       E(event_record_each, MSCCLPP_DEVICE_HAS_GRAPH_TIMES)
 #undef E
   };

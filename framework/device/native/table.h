@@ -100,6 +100,8 @@ NATIVE_FORWARD(kernel_find, (uintptr_t t, uintptr_t d, uintptr_t m, const char* 
 NATIVE_FORWARD(kernel_allow, (uintptr_t t, uintptr_t d, uintptr_t k, uint32_t shared), k, shared)
 NATIVE_FORWARD(kernel_fit, (uintptr_t t, uintptr_t d, uintptr_t k, uint32_t block, uint32_t shared, uint32_t* blocks), k, block, shared, blocks)
 
+NATIVE_FORWARD(link, (uintptr_t t, uintptr_t d, uint32_t index, mscclpp_device_link* out), index, out)
+
 NATIVE_FORWARD(multicast_ready, (uintptr_t t, uintptr_t d))
 NATIVE_FORWARD(multicast_create, (uintptr_t t, uintptr_t d, uint32_t members, uint64_t bytes, mscclpp_device_multicast* out), members, bytes, out)
 NATIVE_FORWARD(multicast_share, (uintptr_t t, uintptr_t d, const mscclpp_device_multicast* m, mscclpp_device_share* out), m, out)

@@ -89,7 +89,7 @@ func deviceIn(m *pb.Device) framework.Device {
 }
 
 func factsOut(f framework.Facts) *pb.Facts {
-	m := &pb.Facts{Host: f.Host, Numa: i32(f.NUMA), Other: f.Other}
+	m := &pb.Facts{Host: f.Host, Numa: i32(f.NUMA), Other: f.Other, LinksKnown: f.LinksKnown, Links: linksOut(f.Links)}
 	for _, n := range f.NICs {
 		m.Nics = append(m.Nics, &pb.NIC{Name: n.Name, Distance: n.Distance, Numa: i32(n.NUMA)})
 	}
@@ -97,7 +97,7 @@ func factsOut(f framework.Facts) *pb.Facts {
 }
 
 func factsIn(m *pb.Facts) framework.Facts {
-	f := framework.Facts{Host: m.GetHost(), NUMA: int(m.GetNuma()), Other: m.GetOther()}
+	f := framework.Facts{Host: m.GetHost(), NUMA: int(m.GetNuma()), Other: m.GetOther(), LinksKnown: m.GetLinksKnown(), Links: linksIn(m.GetLinks())}
 	for _, n := range m.GetNics() {
 		f.NICs = append(f.NICs, framework.NIC{Name: n.GetName(), Distance: n.GetDistance(), NUMA: int(n.GetNuma())})
 	}

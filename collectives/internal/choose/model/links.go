@@ -71,11 +71,24 @@ const (
 // OverNVLink has GPUs that reach their peers over as many links of a version: each over
 // all of them, through a switch, or each peer over its part of them.
 func OverNVLink(links, version, peers int, switched bool, memory float64) Links {
-	raw := float64(links) * linkRate(version)
-	l := Links{
-		Latency: linkLatency, Store: raw * storeShare, Load: raw * loadShare, Copy: raw * copyShare,
-		Memory: memory, Lines: true,
+	return over(float64(links)*linkRate(version), linkLatency, peers, switched, memory)
+}
+
+// OverLinks has devices of a maker whose links to a peer carry rate GB/s each way, and are taken to reach the shares of it that
+// NVLinks do. Without switches the links to the other peers come on top. A latency of 0 is not known.
+func OverLinks(rate, latency float64, peers int, switched bool, memory float64) Links {
+	if latency <= 0 {
+		latency = linkLatency
 	}
+	if !switched {
+		rate *= float64(max(peers, 1))
+	}
+	return over(rate, latency, peers, switched, memory)
+}
+
+// over has devices out of each of which links carry raw GB/s.
+func over(raw, latency float64, peers int, switched bool, memory float64) Links {
+	l := Links{Latency: latency, Store: raw * storeShare, Load: raw * loadShare, Copy: raw * copyShare, Memory: memory, Lines: true}
 	l.Each = l.Copy
 	if !switched {
 		l.Each /= float64(max(peers, 1))

@@ -56,7 +56,7 @@ enum {
   MSCCLPP_DEVICE_OK = 0,
   MSCCLPP_DEVICE_NOT_READY = -1,    // a query: there is still work. No failure
   MSCCLPP_DEVICE_CAPTURING = -2,    // a query: the stream records. No failure
-  MSCCLPP_DEVICE_NOT_FOUND = -3,    // the image has no such symbol
+  MSCCLPP_DEVICE_NOT_FOUND = -3,    // the image has no such symbol; the list has ended
   MSCCLPP_DEVICE_UNSUPPORTED = -4,  // the device cannot do that; another way may be tried
   MSCCLPP_DEVICE_NO_MEMORY = -5,    // of the device, or of the host
   MSCCLPP_DEVICE_INVALID = -6,      // an argument makes no sense
@@ -103,7 +103,8 @@ enum {
   MSCCLPP_DEVICE_HAS_MULTICAST = 1 << 15,  // multicast_…; needs shares
   MSCCLPP_DEVICE_HAS_DATA = 1 << 16,  // alloc_data: memory that the device caches
   MSCCLPP_DEVICE_HAS_GRAPH_TIMES = 1 << 17,  // event_record_each; needs times and graphs
-  MSCCLPP_DEVICE_HAS_PARTS = 1 << 18  // stream_processors: streams may have a part of the device; needs streams
+  MSCCLPP_DEVICE_HAS_PARTS = 1 << 18,  // stream_processors: streams may have a part of the device; needs streams
+  MSCCLPP_DEVICE_HAS_LINKS = 1 << 19  // link: how the device is joined to others
 };
 
 // A way to share memory with other processes.
@@ -164,6 +165,19 @@ typedef struct {
   uint32_t ordered;      // not 0: kernels see writes of network adapters in order, without flush_writes
   uint64_t unit;         // HAS_PLACES: places are multiples of it, and allocations take whole ones
 } mscclpp_device_info;
+
+// The links from a device to one other: of the maker's, beside the bus of the host.
+typedef struct {
+  uint64_t size;
+  char pci[32];       // of the other device, as in its info…
+  uint8_t uuid[16];   // …likewise. One of the two is there; the address, if the device has one
+  char kind[32];      // for people: "AcmeLink 2"
+  uint32_t count;     // of links; not 0
+  uint32_t switched;  // not 0: they lead to a switch, so that each device behind it is reached over all of them
+  uint64_t rate;      // bytes a second that these links carry, each way; 0: unknown
+  uint32_t latency;   // nanoseconds from a store until the other device, which polls, has seen it; 0: unknown
+  uint32_t reserved;  // 0
+} mscclpp_device_link;
 
 // Facts about a compiled kernel.
 typedef struct {
@@ -422,6 +436,11 @@ typedef struct mscclpp_device_backend {
   // HAS_PARTS: how many processors kernels on a stream have; 0: those of the device, or it is not known.
   // It does not disturb a capture.
   uint32_t (*stream_processors)(mscclpp_device* device, mscclpp_device_handle stream);
+
+  // HAS_LINKS: describes the links to one other device: index counts from 0, and NOT_FOUND is the end. Each device to which links
+  // lead is there once, whether this process sees it or not; kernels can address its memory. A device that is not there is reached
+  // over the bus alone. The list does not change while the device is open, and info has the device's own address, or its uuid.
+  mscclpp_device_status (*link)(mscclpp_device* device, uint32_t index, mscclpp_device_link* link);
 } mscclpp_device_backend;
 
 #ifdef __cplusplus
