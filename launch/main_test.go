@@ -189,6 +189,9 @@ func self() string {
 	return path
 }
 
+// patience is longer than anything in a test takes, on a machine that does much else as well.
+const patience = 3 * time.Minute
+
 // helper is a job of n ranks in one of the roles. Its output is discarded.
 func helper(n int, role string, env ...string) Job {
 	return Job{
@@ -197,7 +200,7 @@ func helper(n int, role string, env ...string) Job {
 		Env:        overlay(os.Environ(), append([]string{roleVar + "=" + role}, env...)),
 		Place:      Place{Local: n, World: n, Nodes: 1},
 		Linger:     20 * time.Millisecond,
-		Grace:      10 * time.Second,
+		Grace:      patience,
 		Supervisor: []string{self(), "--supervise"},
 	}
 }
@@ -231,7 +234,7 @@ func (w *text) String() string {
 // await waits until the text has n times what is wanted.
 func (w *text) await(t *testing.T, want string, n int) {
 	t.Helper()
-	bound := time.After(20 * time.Second)
+	bound := time.After(patience)
 	for strings.Count(w.String(), want) < n {
 		select {
 		case <-w.more:

@@ -66,7 +66,7 @@ func nested(t *testing.T, role, want string, n int, env ...string) (*exec.Cmd, h
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	watchdog := time.AfterFunc(30*time.Second, func() { c.Process.Kill() })
+	watchdog := time.AfterFunc(2*patience, func() { c.Process.Kill() })
 	t.Cleanup(func() {
 		watchdog.Stop()
 		c.Process.Kill()
@@ -117,7 +117,7 @@ func killed(t *testing.T, c *exec.Cmd, h handles) {
 	if err := c.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	h.gone(t, 5*time.Second)
+	h.gone(t, patience)
 }
 
 // A supervisor that is killed has a successor, which does the same.
@@ -139,7 +139,7 @@ func TestKilledSupervisorIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := 0
-	for deadline := time.Now().Add(10 * time.Second); second == 0 || second == first; second = supervisor() {
+	for deadline := time.Now().Add(patience); second == 0 || second == first; second = supervisor() {
 		if time.Now().After(deadline) {
 			t.Fatal("no supervisor came after the one that was killed")
 		}
@@ -178,7 +178,7 @@ func TestSupervisorThatDiedEarlyIsReplaced(t *testing.T) {
 func succeeded(t *testing.T, first int) {
 	t.Helper()
 	found := false
-	for deadline := time.Now().Add(10 * time.Second); !found && time.Now().Before(deadline); runtime.Gosched() {
+	for deadline := time.Now().Add(patience); !found && time.Now().Before(deadline); runtime.Gosched() {
 		supervise.Each(func(pid int, s supervise.Stat) {
 			found = found || s.Parent == os.Getpid() && pid != first && s.State != 'Z' && supervises(pid)
 		})
@@ -193,7 +193,7 @@ func TestLauncherThatIsStopped(t *testing.T) {
 	c, _ := nested(t, "report", "ready", 2, "RANKS=2", "STUBBORN=1")
 	await := func(what string, launcher, ranks func(state byte) bool) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		for deadline := time.Now().Add(patience); ; runtime.Gosched() {
 			var own byte
 			var states []byte
 			supervise.Each(func(pid int, s supervise.Stat) {
@@ -260,5 +260,5 @@ func TestOrderlyEndLeavesNothing(t *testing.T) {
 	if err := c.Wait(); c.ProcessState.ExitCode() != 128+int(syscall.SIGTERM) {
 		t.Errorf("the launcher ended with %v, expected code 143", err)
 	}
-	h.gone(t, 5*time.Second)
+	h.gone(t, patience)
 }

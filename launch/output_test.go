@@ -220,7 +220,7 @@ func TestNobodyReads(t *testing.T) {
 				if r.Code == 0 {
 					t.Errorf("%+v: expected a failure", r)
 				}
-			case <-time.After(9 * time.Second): // below the grace of helpers
+			case <-time.After(patience / 2): // below the grace of helpers
 				t.Fatal("the job does not end")
 			}
 		})

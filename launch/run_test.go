@@ -114,7 +114,7 @@ func TestFailureNamesTheRankOfTheJob(t *testing.T) {
 // Within the linger the others may end and say why; they are not blamed.
 func TestSurvivorsMayReport(t *testing.T) {
 	j := helper(3, "survivor")
-	j.Linger = 20 * time.Second
+	j.Linger = patience
 	r, out, report := run(t, j)
 	if r.Code != 3 && r.Code != 1 {
 		t.Errorf("result %+v", r)
@@ -127,18 +127,48 @@ func TestSurvivorsMayReport(t *testing.T) {
 	}
 }
 
+// Ranks are asked to end, and those that ignore it are killed after the grace. A process that SIGTERM ends has ended by it
+// also where the kill comes before it gets a processor.
 func TestStubbornRankIsKilledAfterGrace(t *testing.T) {
-	j := helper(2, "report", "STUBBORN=1")
-	j.Grace = 50 * time.Millisecond
-	ctx, cancel := context.WithCancel(t.Context())
-	out := newText()
-	j.Stdout, j.Stderr = out, out
-	done := begin(ctx, t, j)
-	out.await(t, "ready", 2)
-	cancel()
-	out.await(t, "got terminated", 2)
-	if r := <-done; r.Code != 137 {
-		t.Errorf("result %+v, expected 137: killed after SIGTERM did not help", r)
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for script, signal := range map[string]syscall.Signal{`echo ready; exec sleep 1000`: syscall.SIGTERM, `trap "" TERM; echo ready; exec sleep 1000`: syscall.SIGKILL} {
+		j := helper(2, "")
+		j.Path, j.Args, j.Grace = sh, []string{"sh", "-c", script}, 50*time.Millisecond
+		ctx, cancel := context.WithCancel(t.Context())
+		out := newText()
+		j.Stdout, j.Stderr = out, out
+		done := begin(ctx, t, j)
+		out.await(t, "ready", 2)
+		cancel()
+		if r := <-done; r.Code != 128+int(signal) {
+			t.Errorf("%s: result %+v, expected an end by %v", script, r, signal)
+		}
+	}
+}
+
+// Where several ranks have ended before the launcher gets to look, one that was killed is the cause, and not one that has
+// exited because of that.
+func TestKilledRankIsTheCause(t *testing.T) {
+	report := newText()
+	w := &watch{job: &Job{Report: report}, result: Result{Rank: -1}}
+	of := func(rank int, c supervise.Change) exit {
+		return exit{&process{Child: &supervise.Child{PID: 70 + rank}, local: rank}, c}
+	}
+	ends := []exit{
+		of(0, supervise.Change{Code: supervise.Exited, Status: 1}), of(1, supervise.Change{Code: supervise.Exited, Status: 3}),
+		of(2, supervise.Change{Code: supervise.Killed, Status: 9}), of(3, supervise.Change{Code: supervise.Exited}),
+	}
+	if first := causesFirst(ends[:2])[0]; first.p.local != 0 {
+		t.Errorf("rank %d comes first, expected rank 0: both have exited with an error", first.p.local)
+	}
+	for _, e := range causesFirst(ends) {
+		w.failed(e)
+	}
+	if want := "mscclpp-run: rank 2 (pid 72) was killed by signal 9 (SIGKILL) after rank 3 had ended with code 0\n"; report.String() != want {
+		t.Errorf("report %q, expected %q", report.String(), want)
 	}
 }
 
@@ -181,7 +211,7 @@ func TestSecondInterruptKills(t *testing.T) {
 		if r.Code != 137 {
 			t.Errorf("result %+v, expected 137", r)
 		}
-	case <-time.After(9 * time.Second): // below the grace of helpers
+	case <-time.After(patience / 2): // below the grace of helpers
 		t.Fatal("the second interrupt did not kill")
 	}
 }
@@ -222,7 +252,7 @@ func TestRank0InheritsTheListener(t *testing.T) {
 		t.Fatalf("result %+v", r)
 	}
 	// To its end: no process has the descriptor any more.
-	_ = read.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = read.SetReadDeadline(time.Now().Add(patience))
 	if got, err := io.ReadAll(read); string(got) != "from rank 0 0\n" || err != nil {
 		t.Errorf("through the inherited descriptor came %q, %v", got, err)
 	}
@@ -256,13 +286,13 @@ func TestListenerEndsWithRank0(t *testing.T) {
 			break
 		}
 		if err == nil {
-			_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+			_ = c.SetReadDeadline(time.Now().Add(patience))
 			if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Error("rank 0 has ended, and a connection to its listener waits")
 			}
 			_ = c.Close()
 		}
-		if time.Since(start) > 10*time.Second {
+		if time.Since(start) > patience {
 			t.Error("rank 0 has ended, and its listener takes connections")
 			break
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -65,6 +66,22 @@ func (w *watch) look() []exit {
 	return out
 }
 
+// causesFirst sorts the ends that one look has found. Of several the first failure is not known: where a rank was killed,
+// others exit because they have lost it, and where one left too early with code 0 as well.
+func causesFirst(ends []exit) []exit {
+	class := func(e exit) int {
+		switch {
+		case e.Code == supervise.Exited && e.Status == 0:
+			return 0
+		case e.Code == supervise.Killed || e.Code == supervise.Dumped:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(ends, func(a, b exit) int { return class(a) - class(b) })
+	return ends
+}
+
 // loop waits for the end of all ranks. The deadline moves from linger over grace to
 // the bound for kills; each step is a harder way to end the rest.
 func (w *watch) loop(ctx context.Context) {
@@ -93,7 +110,7 @@ func (w *watch) loop(ctx context.Context) {
 		select {
 		case <-w.ends:
 			w.guard.renew(w.job.Report, w.procs)
-			for _, e := range w.look() {
+			for _, e := range causesFirst(w.look()) {
 				if w.failed(e) && w.alive > 0 {
 					at(w.job.Linger, func() { ask(syscall.SIGTERM) })
 				}

@@ -318,7 +318,7 @@ func isEmpty(t *testing.T, dir string) {
 }
 
 // hang is longer than anything here takes, on a busy machine as well.
-const hang = 20 * time.Second
+const hang = 3 * time.Minute
 
 // happens fails the test unless done is closed.
 func happens(t *testing.T, done <-chan struct{}, what string) {

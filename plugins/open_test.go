@@ -141,6 +141,9 @@ func TestPluginThatCannotBeStarted(t *testing.T) {
 			c.spec.Name, c.spec.Log = "acme", testLog(t)
 			if c.reason == Hung {
 				c.spec.StartTimeout = 300 * time.Millisecond
+				if c.name != "silent" { // time enough for the handshake
+					c.spec.StartTimeout = 5 * time.Second
+				}
 			}
 			watch := promise.Begin()
 			client, err := Open(t.Context(), c.spec)
@@ -148,7 +151,7 @@ func TestPluginThatCannotBeStarted(t *testing.T) {
 				client.Shutdown()
 				t.Fatal("was started")
 			}
-			if late := watch.Kept(3 * time.Second); late != nil {
+			if late := watch.Kept(3*time.Second + c.spec.StartTimeout); late != nil {
 				t.Error(late)
 			}
 			var e *StartError

@@ -160,17 +160,28 @@ func Patience(ctx context.Context, endRequested bool, signals <-chan os.Signal, 
 		}
 		timer := time.NewTimer(ReaderBound)
 		defer timer.Stop()
-		for life.Err() == nil {
-			select {
-			case <-timer.C:
-				enough()
-			case <-took:
-				timer.Reset(ReaderBound)
-			case <-life.Done():
-			}
+		for waits(timer, took, life.Done()) {
 		}
+		enough()
 	}()
 	return life.Done(), enough
+}
+
+// waits waits until the reader has taken something, and reports whether it has done so in time.
+func waits(timer *time.Timer, took, done <-chan struct{}) bool {
+	select {
+	case <-took:
+	case <-done:
+		return false
+	case <-timer.C:
+		select {
+		case <-took: // this process is late, and not the reader
+		default:
+			return false
+		}
+	}
+	timer.Reset(ReaderBound)
+	return true
 }
 
 // WriteLast writes a last word, and waits at most ReaderBound until it was taken.

@@ -119,6 +119,21 @@ func TestPatienceWithReaders(t *testing.T) {
 	})
 }
 
+// A process that gets no processor until the time is up has not waited in vain for a reader that took something meanwhile.
+func TestPatienceOfALateProcess(t *testing.T) {
+	for range 100 {
+		timer, took := time.NewTimer(0), make(chan struct{}, 1)
+		took <- struct{}{}
+		if !waits(timer, took, nil) {
+			t.Fatal("a reader that has taken something was not waited for")
+		}
+		timer.Stop()
+	}
+	if waits(time.NewTimer(0), nil, nil) {
+		t.Error("a reader that takes nothing is waited for")
+	}
+}
+
 // Bytes that were written count as written, also if that was noticed late.
 func TestFlushOfNothing(t *testing.T) {
 	over := make(chan struct{})

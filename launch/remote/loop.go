@@ -23,7 +23,12 @@ func (r *run) loop(ctx context.Context) {
 		case <-r.out.Took():
 			e.read()
 		case <-e.patience.C:
-			r.unread = true
+			select {
+			case <-r.out.Took(): // this process is late, and not the reader
+				e.read()
+			default:
+				r.unread = true
+			}
 		case x := <-e.events():
 			e.hear(x)
 		case s := <-r.Signals:

@@ -87,7 +87,7 @@ type run struct {
 
 // settle is how long other hosts may take to answer once one has failed, so that the
 // message names all that fail.
-const settle = 2 * time.Second
+var settle = 2 * time.Second
 
 // gather waits until all hosts have answered.
 func (r *run) gather(ctx context.Context) error {

@@ -29,7 +29,7 @@ func TestLastLineWhileNobodyReads(t *testing.T) {
 		if got != ": the last" {
 			t.Errorf("got %q", got)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Error("the last line waits for a reader")
 	}
 	in.Close()

@@ -39,7 +39,7 @@ func wrapped(t *testing.T) (Client, *mirror.Transport) {
 	t.Helper()
 	before := openFDs(t)
 	t.Cleanup(func() {
-		for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+		for deadline := time.Now().Add(3 * time.Minute); ; runtime.Gosched() {
 			if after := openFDs(t); after <= before {
 				return
 			} else if time.Now().After(deadline) {

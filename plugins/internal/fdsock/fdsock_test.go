@@ -83,7 +83,7 @@ func contents(t *testing.T, f *os.File) string {
 // arrived waits until a call of c holds n descriptors.
 func arrived(t *testing.T, c *Conn, call uint64, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+	for deadline := time.Now().Add(3 * time.Minute); ; runtime.Gosched() {
 		c.mu.Lock()
 		k := c.calls[call]
 		have := 0
@@ -216,7 +216,7 @@ func TestAbandonClosesOnBothSides(t *testing.T) {
 	host.Abandon(3)
 	arrived(t, plugin, 3, 0)
 	// The record goes first, its descriptors right after.
-	for deadline := time.Now().Add(20 * time.Second); openFDs(t) != before-5; runtime.Gosched() {
+	for deadline := time.Now().Add(3 * time.Minute); openFDs(t) != before-5; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d descriptors open, expected %d", openFDs(t), before-5)
 		}

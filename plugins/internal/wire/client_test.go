@@ -125,7 +125,7 @@ func client(t *testing.T, s *stub) (*Client, *life) {
 
 // bound is far more than any of this takes.
 func bound(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
