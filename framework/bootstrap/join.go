@@ -260,10 +260,11 @@ func (c *checkingIn) await(ctx context.Context) error {
 	}
 }
 
-// end says to rank 0 how the start ended here, and bounds the wait for what it still says.
+// end says to rank 0 how the start ended here, and bounds the wait for what it still says. Its frame fits into the socket's
+// buffer, so the bound of the write is for a rank 0 that does not read; a rank that is late to write must not count as dead.
 func (c *checkingIn) end(err error) {
 	c.done.Store(true)
-	_ = c.conn.SetWriteDeadline(time.Now().Add(lastWords))
+	_ = c.conn.SetWriteDeadline(time.Now().Add(handshakeTimeout))
 	switch {
 	case err == nil:
 		_, _ = c.conn.Write(wire.Append(nil, wire.KindReady, 0, nil))

@@ -403,7 +403,7 @@ func (h *rendezvous) notifyAll(kind wire.Kind, body []byte) {
 // write sends a small frame: it fits into the socket's buffer unless the rank
 // does not read at all.
 func (h *rendezvous) write(g *arrival, kind wire.Kind, body []byte) {
-	_ = g.conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_ = g.conn.SetWriteDeadline(time.Now().Add(handshakeTimeout))
 	_, _ = g.conn.Write(wire.Append(nil, kind, 0, body))
 }
 

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -370,6 +371,46 @@ func TestRankThatCannotListenHangsUp(t *testing.T) {
 	if !dropped(err) {
 		t.Errorf("%v: expected that rank 1 has closed the connection", err)
 	}
+}
+
+// A rank that has joined says so to rank 0, also where the frame has to wait for longer than last words: without it rank 0
+// would take the end of the connection for the death of the rank.
+func TestReadyIsNotLost(t *testing.T) {
+	t.Parallel()
+	l, err := listen(t.Context(), AnyFamily, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	zero, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer zero.Close()
+	for err == nil { // until no buffer has room
+		_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+		_, err = conn.Write(make([]byte, 1<<16))
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		(&checkingIn{conn: conn.(*net.TCPConn)}).end(nil)
+	}()
+	select {
+	case <-ended:
+		t.Error("the frame is lost: rank 0 does not read yet")
+	case <-time.After(2 * lastWords):
+	}
+	_ = zero.SetReadDeadline(time.Now().Add(patience))
+	if b, err := io.ReadAll(zero); err != nil || !bytes.HasSuffix(b, wire.Append(nil, wire.KindReady, 0, nil)) {
+		t.Errorf("%d bytes, %v: expected the frame at their end", len(b), err)
+	}
+	<-ended
 }
 
 // Nonsense from a rank that knows the secret ends the job and names the rank.

@@ -19,6 +19,9 @@ import (
 // room is how much may be queued before an Pump is full.
 const room = 64 << 10
 
+// step is how much is written at once: a slow reader that has taken so much has taken something.
+const step = 4 << 10
+
 // ErrNotTaken is the error for output that is not read until the job has to end.
 var ErrNotTaken = errors.New("nobody has read it")
 
@@ -77,16 +80,20 @@ func (o *Pump) write() {
 		p := o.queue[0]
 		o.queue = o.queue[1:]
 		o.mu.Unlock()
-		_, err := p.to.Write(p.data)
-		o.mu.Lock()
-		o.bytes -= len(p.data)
-		if o.err == nil && Lost(err) {
-			o.err = err
-		}
-		o.mu.Unlock()
-		select {
-		case o.took <- struct{}{}:
-		default:
+		for data := p.data; len(data) > 0; {
+			part := data[:min(len(data), step)]
+			data = data[len(part):]
+			_, err := p.to.Write(part)
+			o.mu.Lock()
+			o.bytes -= len(part)
+			if o.err == nil && Lost(err) {
+				o.err = err
+			}
+			o.mu.Unlock()
+			select {
+			case o.took <- struct{}{}:
+			default:
+			}
 		}
 	}
 }

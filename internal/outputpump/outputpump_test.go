@@ -119,6 +119,31 @@ func TestPatienceWithReaders(t *testing.T) {
 	})
 }
 
+// A reader of a long piece takes something before it has taken all.
+func TestPartsOfAPieceAreTaken(t *testing.T) {
+	read, write := io.Pipe()
+	o := New()
+	if _, err := o.To(write).Write(make([]byte, 3*step)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := io.ReadFull(read, make([]byte, step)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-o.Took():
+		case <-time.After(time.Minute):
+			t.Fatal("the part does not count")
+		}
+	}
+	if _, err := io.ReadFull(read, make([]byte, step)); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Flush(nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // A process that gets no processor until the time is up has not waited in vain for a reader that took something meanwhile.
 func TestPatienceOfALateProcess(t *testing.T) {
 	for range 100 {

@@ -477,7 +477,7 @@ func TestSlowReaderLosesNothing(t *testing.T) {
 	j.Stdout = &watched{write, "ready", 2, func() { signals <- syscall.SIGTERM }}
 	copied := make(chan error, 1)
 	go func() {
-		_, err := io.CopyBuffer(&x.out, read, make([]byte, 6)) // in many steps
+		_, err := io.CopyBuffer(&x.out, read, make([]byte, 600)) // in many steps
 		copied <- err
 	}()
 	result, err := Run(within(t), *j)
