@@ -10,8 +10,6 @@ import (
 	"time"
 )
 
-const secondsForCancel = 40 * time.Second
-
 // feed collects what a running program prints.
 type feed struct {
 	mu   sync.Mutex
@@ -50,12 +48,12 @@ func (s *started) follow(t *testing.T) *feed {
 // await waits until the program has printed something n times.
 func (f *feed) await(t *testing.T, what string, n int) {
 	t.Helper()
-	bound := time.After(30 * time.Second)
+	bound := time.After(patience)
 	for strings.Count(f.String(), what) < n {
 		select {
 		case <-f.more:
 		case <-bound:
-			t.Fatalf("%q did not come %d times within 30 s:\n%s", what, n, f)
+			t.Fatalf("%q did not come %d times:\n%s", what, n, f)
 		}
 	}
 }
@@ -92,7 +90,7 @@ func (f *feed) pids(t *testing.T, n int) []int {
 // gone waits until processes have ended.
 func gone(t *testing.T, pids []int) {
 	t.Helper()
-	end := time.Now().Add(15 * time.Second)
+	end := time.Now().Add(patience)
 	for _, pid := range pids {
 		for alive(pid) && time.Now().Before(end) {
 			time.Sleep(10 * time.Millisecond)

@@ -65,10 +65,13 @@ func withRunner(m *testing.M) int {
 	return m.Run()
 }
 
+// patience is longer than anything in a test takes, on a machine that does much else as well.
+const patience = 3 * time.Minute
+
 // rank is what a rank does: it joins the job that its environment describes and
 // prints its place.
 func rank(mode string) int {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	options := []mscclpp.Option{
 		mscclpp.WithSetting("transports", "shm"), mscclpp.WithSetting("plugins.embed", "shm"),
@@ -174,7 +177,7 @@ func program(t *testing.T, bound time.Duration, env []string, args ...string) *s
 // runs runs a program to its end.
 func runs(t *testing.T, env []string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	s := program(t, 60*time.Second, env, args...)
+	s := program(t, 2*patience, env, args...)
 	if err := s.Run(); err != nil && s.ProcessState == nil {
 		t.Fatal(err)
 	}

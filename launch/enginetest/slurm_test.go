@@ -98,7 +98,7 @@ func TestSlurmBatchScript(t *testing.T) {
 	if code, said, errs := runs(t, env, "sbatch", file); code != 0 {
 		t.Fatalf("sbatch: code %d, %s, %s", code, said, errs)
 	}
-	for bound := time.Now().Add(30 * time.Second); !exists(end) && time.Now().Before(bound); {
+	for bound := time.Now().Add(patience); !exists(end) && time.Now().Before(bound); {
 		time.Sleep(20 * time.Millisecond)
 	}
 	code, err := os.ReadFile(end)
@@ -130,7 +130,7 @@ func TestSlurmTakesTheEmittedScript(t *testing.T) {
 	if code, said, errs := runs(t, []string{"MSCCLPP_SECRET_DIR=" + dir}, "sbatch", "--output="+filepath.Join(dir, "log"), file); code != 0 {
 		t.Fatalf("sbatch: code %d, %s, %s\n%s", code, said, errs, script)
 	}
-	for bound := time.Now().Add(30 * time.Second); !exists(end) && time.Now().Before(bound); {
+	for bound := time.Now().Add(patience); !exists(end) && time.Now().Before(bound); {
 		time.Sleep(20 * time.Millisecond)
 	}
 	log, _ := os.ReadFile(filepath.Join(dir, "log"))
@@ -144,7 +144,7 @@ func TestSlurmTakesTheEmittedScript(t *testing.T) {
 		left, _ := filepath.Glob(filepath.Join(dir, ".mscclpp-secret*"))
 		return left
 	}
-	for bound := time.Now().Add(10 * time.Second); len(secrets()) > 0 && time.Now().Before(bound); {
+	for bound := time.Now().Add(patience); len(secrets()) > 0 && time.Now().Before(bound); {
 		time.Sleep(20 * time.Millisecond)
 	}
 	if left := secrets(); len(left) > 0 {
@@ -169,7 +169,7 @@ func TestSlurmSeesAFailedRank(t *testing.T) {
 // Canceling the job leaves no rank.
 func TestSlurmCancel(t *testing.T) {
 	srun := slurm(t)
-	s := program(t, secondsForCancel, []string{modeVar + "=wait", "MSCCLPP_SECRET_FILE=" + secret(t, "a secret of a job of two hosts")},
+	s := program(t, 2*patience, []string{modeVar + "=wait", "MSCCLPP_SECRET_FILE=" + secret(t, "a secret of a job of two hosts")},
 		srun, "-N", "2", "--ntasks-per-node=1", "--job-name=canceled", runner, "-n", "2", self(t))
 	lines := s.follow(t)
 	pids := lines.pids(t, 4)

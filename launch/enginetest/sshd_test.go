@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // sshd is a real server on the loopback, with keys that exist for it alone, and returns
@@ -55,7 +54,7 @@ func sshd(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	s := program(t, 2*time.Minute, nil, server, "-D", "-e", "-f", at("sshd"))
+	s := program(t, 3*patience, nil, server, "-D", "-e", "-f", at("sshd"))
 	log := s.follow(t)
 	t.Cleanup(func() {
 		_ = s.Cancel()
@@ -100,7 +99,7 @@ func TestRealSSH(t *testing.T) {
 		if err := os.Symlink(runner, here); err != nil {
 			t.Fatal(err)
 		}
-		s := program(t, time.Minute, []string{"MSCCLPP_LOG__LEVEL=info"}, job("a,b", "--agent", here, "--tag-output",
+		s := program(t, 2*patience, []string{"MSCCLPP_LOG__LEVEL=info"}, job("a,b", "--agent", here, "--tag-output",
 			"sh", "-c", `test $RANK != 0 || od -An -tx1; echo "$MSCCLPP_HOSTID, $MSCCLPP_LOG__LEVEL, $1"; exit $((RANK * 7))`, "sh", `a  "b" $c 'd' ;`)...)
 		s.Stdin = strings.NewReader("\x00re\xffad\n")
 		err := s.Run()

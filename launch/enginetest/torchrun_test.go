@@ -5,7 +5,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 )
 
 // torchrun's own store listens at MASTER_PORT. The ranks meet all the same, with the
@@ -26,7 +25,7 @@ func TestTorchrunsPortIsTaken(t *testing.T) {
 					"MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port), "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=0",
 					fmt.Sprint("RANK=", r), fmt.Sprint("LOCAL_RANK=", r),
 				}
-				s := program(t, time.Minute, env, append(append([]string{}, before...), self(t))...)
+				s := program(t, 2*patience, env, append(append([]string{}, before...), self(t))...)
 				if err := s.Start(); err != nil {
 					t.Fatal(err)
 				}
