@@ -32,7 +32,7 @@ type Guard struct {
 // supervisor, so a failure is reported there and has no other effect.
 func Supervise(command []string) *Guard {
 	g := &Guard{id: newID(), command: command}
-	g.start()
+	g.start(nil)
 	return g
 }
 
@@ -42,13 +42,17 @@ func newID() string {
 	return hex.EncodeToString(id[:])
 }
 
-func (g *Guard) start() {
+// start starts a supervisor of ranks, of which there may be some already. It finds them in the pipe whenever the launcher dies.
+func (g *Guard) start(ranks []*process) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		g.err = err
 		return
 	}
 	defer read.Close()
+	for _, p := range ranks {
+		name(write, p.PID)
+	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err == nil {
 		defer null.Close()
@@ -86,7 +90,7 @@ func (j *Job) guard() *Guard {
 		return &Guard{}
 	case g == nil:
 		g = &Guard{id: j.ID, command: j.Supervisor}
-		g.start()
+		g.start(nil)
 	}
 	g.warn(j.Report)
 	return g
@@ -116,19 +120,21 @@ func (g *Guard) renew(report io.Writer, procs []*process) {
 		g.err = errors.New("two have been killed")
 	} else {
 		g.second = true
-		g.start()
+		g.start(procs)
 	}
 	g.warn(report)
-	for _, p := range procs {
-		g.add(p.PID)
-	}
 }
 
 // add names the group of one more rank.
 func (g *Guard) add(group int) {
 	if g.pipe != nil {
-		_, _ = g.pipe.WriteString(strconv.Itoa(group) + "\n") // a dead supervisor is not the ranks' problem
+		name(g.pipe, group)
 	}
+}
+
+// name writes the group of a rank to a supervisor.
+func name(pipe *os.File, group int) {
+	_, _ = pipe.WriteString(strconv.Itoa(group) + "\n") // a dead supervisor is not the ranks' problem
 }
 
 // Dismiss ends the supervisor; calling it again does nothing. The launcher kills the
