@@ -15,6 +15,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/promise"
 )
 
 // overHosts are the settings of a rank that believes it has a host to itself.
@@ -44,9 +45,9 @@ func sums(ctx context.Context, leaves bool) error {
 	if leaves {
 		return job.Close()
 	}
-	start := time.Now()
+	watch := promise.Begin()
 	err = job.AllReduce(p, p, len(x), kernel.Float32, kernel.Max, nil)
-	fmt.Printf("late %v, class %v, peer %d: %v\n", time.Since(start) > 5*time.Second, framework.Class(err), framework.PeerOf(err), err)
+	fmt.Printf("late %v, class %v, peer %d: %v\n", watch.Kept(5*time.Second) != nil, framework.Class(err), framework.PeerOf(err), err)
 	if err == nil {
 		return errors.New("a sum without one of the ranks")
 	}
@@ -109,7 +110,7 @@ func closes(ctx context.Context, split bool) error {
 	}
 	called, closed := make(chan error, 1), make(chan error, 1)
 	go func() { called <- reduce() }()
-	late := time.After(10 * time.Second)
+	late := time.After(patience)
 	for !inCall() { // a Close that comes before the call is in order, and ends nothing on other ranks
 		select {
 		case <-late:

@@ -17,6 +17,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/bootstrap"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/internal/leaktest"
+	"github.com/mscclpp-go/mscclpp/internal/promise"
 )
 
 // childMode makes the test binary a rank of a job: its value says what the rank
@@ -57,7 +58,7 @@ func with(options ...mscclpp.Option) []mscclpp.Option {
 
 // child is one rank of a job of several processes.
 func child(mode string) int {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if mode == "sums" || mode == "leaves" {
 		if err := sums(ctx, mode == "leaves"); err != nil {
@@ -74,7 +75,7 @@ func child(mode string) int {
 		}
 		return 0
 	}
-	start := time.Now()
+	watch := promise.Begin()
 	options := with()
 	if mode == "broken" {
 		options = with(mscclpp.WithSetting("transport.shm.drain_spin", "much"))
@@ -84,7 +85,7 @@ func child(mode string) int {
 	}
 	job, err := mscclpp.Init(ctx, options...)
 	if err != nil {
-		fmt.Printf("after %v peer %d: %v\n", time.Since(start).Round(time.Second), framework.PeerOf(err), err)
+		fmt.Printf("late %v, peer %d: %v\n", watch.Kept(10*time.Second) != nil, framework.PeerOf(err), err)
 		return 3
 	}
 	defer job.Close()
@@ -112,12 +113,12 @@ func child(mode string) int {
 
 // again joins the launcher's job once more, and prints what comes of it.
 func again(ctx context.Context, options []mscclpp.Option) {
-	start := time.Now()
+	watch := promise.Begin()
 	job, err := mscclpp.Init(ctx, options...)
 	if err == nil {
 		err = errors.Join(errors.New("it worked"), job.Close())
 	}
-	fmt.Printf("again, late %v, class %v: %v\n", time.Since(start) > 10*time.Second, framework.Class(err), err)
+	fmt.Printf("again, late %v, class %v: %v\n", watch.Kept(10*time.Second) != nil, framework.Class(err), err)
 }
 
 // pass sends a signal around a ring of port channels.
@@ -141,7 +142,7 @@ func pass(ctx context.Context, c *comm.Communicator) error {
 // ranks runs this binary as all ranks of a job and returns what they printed.
 func ranks(t *testing.T, modes ...string) (printed []string, codes []int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	l, id, err := bootstrap.Listen(ctx, "127.0.0.1:0")
 	if err != nil {

@@ -20,8 +20,11 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/promise"
 )
 
+// patience is longer than anything in a test takes, on a machine that does much else as well.
+const patience = 3 * time.Minute
+
 func bounded(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -303,8 +306,7 @@ func TestOtherTransportsAreRefused(t *testing.T) {
 			printed, codes := ranks(t, "over shm,tcp", "over "+other)
 			want := []string{"rank 1", "its transports on host", fmt.Sprint(strings.Split(other, ",")), "those of rank 0 on host", "[shm tcp]", "expected the same list"}
 			for r := range codes {
-				took, _, _ := strings.Cut(strings.TrimPrefix(printed[r], "after "), " ")
-				if d, err := time.ParseDuration(took); codes[r] != 3 || err != nil || d > 10*time.Second {
+				if codes[r] != 3 || !strings.HasPrefix(printed[r], "late false, ") {
 					t.Errorf("rank %d: code %d, %q: expected code 3 long before the time to appear is over", r, codes[r], printed[r])
 				}
 				for _, w := range want {

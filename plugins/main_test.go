@@ -175,7 +175,7 @@ var roles = map[string]func(){
 		if plugin == "listens" {
 			callsServe = func(io.ReaderAt) bool { return false }
 		}
-		c, err := Open(context.Background(), Spec{Path: "/proc/self/exe", Env: []string{roleKey + "=" + plugin, raceExit}})
+		c, err := Open(context.Background(), Spec{Path: "/proc/self/exe", Env: []string{roleKey + "=" + plugin, raceExit}, StartTimeout: hang})
 		if err != nil {
 			fmt.Println("error", err)
 			os.Exit(1)
@@ -189,7 +189,7 @@ var roles = map[string]func(){
 // the client knows of that.
 func killed() {
 	log := &buffer{}
-	c, err := Open(context.Background(), Spec{Path: "/proc/self/exe", Env: []string{roleKey + "=has a child", raceExit}, Log: logTo(log)})
+	c, err := Open(context.Background(), Spec{Path: "/proc/self/exe", Env: []string{roleKey + "=has a child", raceExit}, Log: logTo(log), StartTimeout: hang})
 	if err != nil {
 		fmt.Println("error", err)
 		return
@@ -248,7 +248,7 @@ func self(t *testing.T, role string) Spec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Spec{Path: path, Env: []string{roleKey + "=" + role, raceExit}, Log: testLog(t)}
+	return Spec{Path: path, Env: []string{roleKey + "=" + role, raceExit}, Log: testLog(t), StartTimeout: hang}
 }
 
 func open(t *testing.T, spec Spec) *Client {

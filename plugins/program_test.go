@@ -65,7 +65,7 @@ func TestExchangedAfterTheHash(t *testing.T) {
 			if err := c.wire.Configure(t.Context(), []byte("{}"), nil); err != nil {
 				t.Fatal(err)
 			}
-			for deadline := time.Now().Add(10 * time.Second); !strings.Contains(log.String(), "kernels="); runtime.Gosched() {
+			for deadline := time.Now().Add(hang); !strings.Contains(log.String(), "kernels="); runtime.Gosched() {
 				if time.Now().After(deadline) {
 					t.Fatalf("the plugin has not reported: %s", log)
 				}
@@ -94,7 +94,7 @@ func opened(t *testing.T, spec Spec, between func(path string) error) *Client {
 	}
 	spec.StartTimeout = DefaultStartTimeout
 	c := &Client{spec: spec, gone: make(chan struct{})}
-	c.startCtx, c.cancelStart = context.WithTimeout(t.Context(), time.Minute)
+	c.startCtx, c.cancelStart = context.WithTimeout(t.Context(), hang)
 	t.Cleanup(c.cancelStart)
 	if err := c.start(file); err != nil {
 		t.Fatal(c.startFailed(t.Context(), err))

@@ -23,8 +23,11 @@ import (
 // most of the first.
 const (
 	deathBound = 2 * time.Second
-	setUpBound = 30 * time.Second
+	setUpBound = 3 * time.Minute
 )
+
+// patientStart has plugins started as late as a busy machine gets to it.
+const patientStart = "MSCCLPP_PLUGINS__START_TIMEOUT=3m"
 
 // victim is a running job of four ranks, all busy with collectives.
 type victim struct {
@@ -37,14 +40,14 @@ type victim struct {
 }
 
 // startVictim starts a job that would run for minutes, and waits until all ranks
-// have spent processor time with all plugins in place.
+// have spent processor time with all plugins in place. Survivors have the time that they need to say why they end.
 func startVictim(t *testing.T, i installed, work ...string) *victim {
 	t.Helper()
 	if work == nil {
 		work = []string{"bench", "allreduce"}
 	}
 	v := &victim{places: newPlaces(t), ended: make(chan struct{})}
-	v.launcher = exec.Command(i.launcher, slices.Concat([]string{"-n", "4", "--log-level", "none"}, work, []string{"--bytes", "1M", "--iters", "10000000"})...)
+	v.launcher = exec.Command(i.launcher, slices.Concat([]string{"-n", "4", "--log-level", "none", "--linger", "1m"}, work, []string{"--bytes", "1M", "--iters", "10000000"})...)
 	v.launcher.Env = v.environ(i)
 	v.launcher.Stderr = &v.stderr
 	v.launcher.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -159,7 +162,7 @@ type places struct{ temporary, runtime string }
 func newPlaces(t *testing.T) places { return places{t.TempDir(), t.TempDir()} }
 
 func (p places) environ(i installed) []string {
-	return append(os.Environ(), "MSCCLPP_TRANSPORT__SHM__IMAGES="+i.images, "TMPDIR="+p.temporary, "XDG_RUNTIME_DIR="+p.runtime)
+	return append(os.Environ(), "MSCCLPP_TRANSPORT__SHM__IMAGES="+i.images, "TMPDIR="+p.temporary, "XDG_RUNTIME_DIR="+p.runtime, patientStart)
 }
 
 func (p places) traces() []string {
@@ -338,9 +341,9 @@ func (v *victim) endsSoon(t *testing.T) {
 	}
 }
 
-// The first plugin dies as soon as it is there, while ranks still look for each other.
+// The first plugin dies as soon as it is there, while ranks still look for each other. The job would run for minutes.
 func pluginDeathInStartUp(t *testing.T, i installed) {
-	v := startCase(t, i, 200)
+	v := startCase(t, i, 10_000_000)
 	pids := map[int]bool{}
 	eventually(t, setUpBound, "the first plugin", func() bool {
 		for _, pid := range v.family() {

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp"
@@ -155,7 +154,7 @@ func init() {
 
 // dieOnHIP reduces once. Then the kernel of rank 0 waits for rank 1, which is killed when rank 0 has opened the pipe.
 func dieOnHIP(pipe string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), setUpBound)
 	defer cancel()
 	job, err := mscclpp.Init(ctx, mscclpp.WithDevice("hip"))
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/bench/plot/plottest"
 	"github.com/mscclpp-go/mscclpp/bench/report"
@@ -58,10 +57,10 @@ var built string
 // run returns both outputs and the exit code of the launcher.
 func (i installed) run(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*setUpBound)
 	defer cancel()
 	c := exec.CommandContext(ctx, i.launcher, args...)
-	c.Env = append(os.Environ(), "MSCCLPP_TRANSPORT__SHM__IMAGES="+i.images)
+	c.Env = append(os.Environ(), "MSCCLPP_TRANSPORT__SHM__IMAGES="+i.images, patientStart)
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
 	err := c.Run()

@@ -144,7 +144,7 @@ func TestErrorThatNobodyReads(t *testing.T) {
 		_ = c.Wait()
 		close(ended)
 	}()
-	for deadline := time.After(15 * time.Second); ; {
+	for deadline := time.After(setUpBound); ; {
 		if _, err := os.Stat(began); err == nil { // it hears signals, until the job is over
 			_ = c.Process.Signal(syscall.SIGTERM)
 		}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/inspect"
 	"github.com/mscclpp-go/mscclpp/plugins"
@@ -95,7 +94,7 @@ func TestJobKilledInTheStartOfAPlugin(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, plugins.FilePrefix+"loopback"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o755); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, plugins.FilePrefix+"loopback"), []byte("#!/bin/sh\nexec sleep 1000\n"), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			run, err := os.MkdirTemp("/tmp", "run")
@@ -111,14 +110,14 @@ func TestJobKilledInTheStartOfAPlugin(t *testing.T) {
 				return len(entries)
 			}
 			c := command(t, "--set", "plugins.dirs="+dir, "--set", "transports=loopback", "-n", "2", "check")
-			c.Env = append(c.Env, "XDG_RUNTIME_DIR="+run)
+			c.Env = append(c.Env, "XDG_RUNTIME_DIR="+run, patientStart)
 			if err := c.Start(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, 20*time.Second, "two ranks start the plugin", func() bool { return left() == 2 })
+			eventually(t, setUpBound, "two ranks start the plugin", func() bool { return left() == 2 })
 			_ = c.Process.Signal(s)
 			_ = c.Wait()
-			eventually(t, 20*time.Second, "nothing is left", func() bool { return left() == 0 })
+			eventually(t, setUpBound, "nothing is left", func() bool { return left() == 0 })
 		})
 	}
 }

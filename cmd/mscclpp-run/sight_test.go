@@ -37,30 +37,31 @@ const asRank = "RUN_TEST_AS_RANK"
 // behavior is what a rank of beRank does. Ranks are -1 where none does it.
 type behavior struct {
 	calls int // 0: until standard input of rank 0 ends
-	late  int // begins each call 5 ms behind all others
+	late  int // begins each call 20 ms behind all others
 	dies  int // kills itself before the last call
 	stops int // does not begin the last call until standard input of rank 0 ends
-	slow  int // sends at most 200 kB a second over tcp
+	idles int // does not meet the others before the last call until then
+	slow  int // sends at most 50 kB a second over tcp
 
 	others []*observe.View // of the rank that is late
 }
 
 func behaviorOf(text string) behavior {
-	b := behavior{late: -1, dies: -1, stops: -1, slow: -1}
+	b := behavior{late: -1, dies: -1, stops: -1, idles: -1, slow: -1}
 	for _, word := range strings.Fields(text) {
 		name, value, _ := strings.Cut(word, "=")
 		n, err := strconv.Atoi(value)
 		if err != nil {
 			panic(err)
 		}
-		*map[string]*int{"calls": &b.calls, "late": &b.late, "die": &b.dies, "stop": &b.stops, "slow": &b.slow}[name] = n
+		*map[string]*int{"calls": &b.calls, "late": &b.late, "die": &b.dies, "stop": &b.stops, "idle": &b.idles, "slow": &b.slow}[name] = n
 	}
 	return b
 }
 
 func beRank(text string) int {
 	b := behaviorOf(text)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*setUpBound)
 	defer cancel()
 	if r := os.Getenv("RANK"); os.Getenv("SIGHT_HOSTS") != "" { // ranks 0 and 1 are on one host, 2 and 3 on the other
 		n, err := strconv.Atoi(cmp.Or(r, os.Getenv("OMPI_COMM_WORLD_RANK")))
@@ -69,7 +70,7 @@ func beRank(text string) int {
 		}
 		os.Setenv("MSCCLPP_BOOTSTRAP__HOST_ID", fmt.Sprint("host-", n/2))
 		if n == b.slow {
-			os.Setenv("MSCCLPP_TRANSPORT__TCP__MAX_RATE", "200000")
+			os.Setenv("MSCCLPP_TRANSPORT__TCP__MAX_RATE", "50000")
 		}
 	}
 	job, err := mscclpp.Init(ctx)
@@ -100,6 +101,9 @@ func (b *behavior) run(ctx context.Context, job *mscclpp.Job) error {
 		in[0] = 0
 		if b.calls == 0 && job.Rank() == 0 && isClosed(ended) {
 			in[0] = 1
+		}
+		if job.Rank() == b.idles && n == b.calls {
+			<-ended
 		}
 		processes, err := job.World.AllGather(ctx, binary.LittleEndian.AppendUint32(nil, uint32(os.Getpid())))
 		if err != nil {
@@ -132,7 +136,7 @@ func (b *behavior) before(ctx context.Context, rank, n int, processes [][]byte, 
 		if err := b.behind(ctx, uint64(n), processes); err != nil {
 			return err
 		}
-		<-time.After(5 * time.Millisecond)
+		<-time.After(20 * time.Millisecond)
 	case rank == b.dies && last:
 		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	case rank == b.stops && last:
@@ -210,7 +214,7 @@ func observed(t *testing.T, what string, over []string, args ...string) *exec.Cm
 	}
 	args = append([]string{"-n", "4", "--set", "plugins.dirs=" + plugins, "--transports", strings.Join(over, ",")}, args...)
 	c := command(t, append(args, "--", self)...)
-	c.Env = append(c.Env, asRank+"="+what, "MSCCLPP_BOOTSTRAP__INSECURE=true")
+	c.Env = append(c.Env, asRank+"="+what, "MSCCLPP_BOOTSTRAP__INSECURE=true", patientStart)
 	if len(over) > 1 {
 		c.Env = append(c.Env, "SIGHT_HOSTS=2")
 	}
@@ -258,7 +262,7 @@ func TestTraceHasAllCalls(t *testing.T) {
 				}
 			}
 			if s := trace.Tell(); len(s.Late) == 0 || s.Late[0].Rank != 2 || s.Late[0].Median < 2e6 {
-				t.Errorf("late: %+v: expected rank 2 by some 5 ms", s.Late)
+				t.Errorf("late: %+v: expected rank 2 by some 20 ms", s.Late)
 			}
 			code, out, errs2 := runs(command(t, "trace", file))
 			if code != 0 || !strings.Contains(out, "everybody waited for rank 2") {
@@ -302,14 +306,14 @@ func kernelsAreIn(t *testing.T, r *traces.Rank, calls int, one bool) {
 		}
 	}
 	if late := r.Rank == 2; !late && waits < int64(calls)*2e6 {
-		t.Errorf("rank %d: its kernels waited for rank 2 for %d ns: expected some 5 ms in each call", r.Rank, waits)
+		t.Errorf("rank %d: its kernels waited for rank 2 for %d ns: expected some 20 ms in each call", r.Rank, waits)
 	}
 }
 
 // patient returns a function that waits a moment between two looks, and fails the test when there have been looks for too long.
 func patient(t *testing.T, what string) func() {
 	t.Helper()
-	enough := time.Now().Add(time.Minute)
+	enough := time.Now().Add(setUpBound)
 	return func() {
 		if time.Now().After(enough) {
 			t.Fatal(what)
@@ -417,7 +421,7 @@ func TestStatusOfARunningJob(t *testing.T) {
 		t.Errorf("code %d: %s%s", code, out, errs)
 	}
 	svg := filepath.Join(t.TempDir(), "job.svg")
-	code, out, errs = runs(command(t, "trace", "--job", job, "--for", "300ms", "--svg", svg))
+	code, out, errs = runs(command(t, "trace", "--job", job, "--for", "2s", "--svg", svg))
 	if code != 0 || !strings.Contains(out, "rank 1 came last") && !strings.Contains(out, "waited for rank 1") {
 		t.Errorf("code %d: %s%s: expected rank 1", code, out, errs)
 	}
@@ -556,6 +560,9 @@ func TestRecordsAreSwitchedInARunningJob(t *testing.T) {
 				n += len(list)
 			}
 			return n
+		}
+		for patience := patient(t, "the job stands still"); views[0].States()[0].Ended < 2; { // the first call opens files for all
+			patience()
 		}
 		before := files()
 		var cursor observe.Cursor

@@ -57,11 +57,13 @@ func TestHeldTimeWaitsForTheHost(t *testing.T) {
 	}
 	defer m.Close()
 	word := func(at int) uint64 { return binary.LittleEndian.Uint64(m.HostBytes()[at:]) }
+	const host = 100 * time.Millisecond
+	least := time.Hour // of several times, whatever the machine does beside them
 	for turn := uint64(1); turn <= 3; turn++ {
 		took, err := q.Time(true,
 			func() error { return q.dev.Write(q.stream, m.Addr(), turn) },
 			func() error {
-				spend(20 * time.Millisecond) // time enough to begin too early
+				spend(host) // time enough to begin too early
 				if got := word(0); got != turn-1 {
 					t.Errorf("turn %d began while it was being enqueued: %d", turn, got)
 				}
@@ -70,9 +72,10 @@ func TestHeldTimeWaitsForTheHost(t *testing.T) {
 		if err != nil || word(0) != turn || word(8) != turn {
 			t.Fatalf("turn %d: %d and %d, %v", turn, word(0), word(8), err)
 		}
-		if took >= 20*time.Millisecond {
-			t.Errorf("%v, with the time of the host in it", took)
-		}
+		least = min(least, took)
+	}
+	if least >= host {
+		t.Errorf("%v, with the time of the host in it", least)
 	}
 }
 
@@ -87,7 +90,7 @@ func TestTimeThatIsNotHeldBeginsAtOnce(t *testing.T) {
 		func() error { return q.dev.Write(q.stream, m.Addr(), 1) },
 		func() error {
 			for start := time.Now(); binary.LittleEndian.Uint64(m.HostBytes()) != 1; runtime.Gosched() {
-				if time.Since(start) > 10*time.Second {
+				if time.Since(start) > 3*time.Minute {
 					t.Fatal("the device waits for what is still to be enqueued")
 				}
 			}

@@ -14,14 +14,14 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"go.uber.org/goleak"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/observe"
+	"github.com/mscclpp-go/mscclpp/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // ranks are some that this process plays, with a clock that tests set.
 type ranks struct {

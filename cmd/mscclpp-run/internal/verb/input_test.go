@@ -51,7 +51,7 @@ func TestReadInput(t *testing.T) {
 
 	written := make(chan error, 1)
 	go func() { written <- os.WriteFile(pipe, []byte("later"), 0) }()
-	if text, err := ReadInput(pipe, time.Minute); err != nil || string(text) != "later" {
+	if text, err := ReadInput(pipe, 3*time.Minute); err != nil || string(text) != "later" {
 		t.Errorf("%q, %v: expected what is written later", text, err)
 	}
 	if err := <-written; err != nil {
@@ -84,7 +84,7 @@ func TestReadInputOfAShell(t *testing.T) {
 			t.Fatal(err)
 		}
 		name := filepath.Join("/dev/fd", fdOf(t, read))
-		if got, err := ReadInput(name, 10*time.Second); err != nil || string(got) != text {
+		if got, err := ReadInput(name, 3*time.Minute); err != nil || string(got) != text {
 			t.Errorf("%q, %v: expected %q", got, err, text)
 		}
 	}

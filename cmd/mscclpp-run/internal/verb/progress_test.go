@@ -30,13 +30,14 @@ func TestProgressIsForTerminals(t *testing.T) {
 
 func TestProgressWaitsAndCleansUp(t *testing.T) {
 	var b bytes.Buffer
-	p := &Progress{w: &b, start: time.Now()}
+	p := &Progress{w: &b, start: time.Now().Add(time.Hour)}
 	p.Show("early")
 	if b.Len() != 0 {
 		t.Errorf("%q after no time", b.String())
 	}
 	p.start = time.Now().Add(-time.Minute)
 	p.Show("%d of %d", 1, 2)
+	p.last = time.Now().Add(time.Hour)
 	p.Show("%d of %d", 2, 2) // too soon after the first
 	p.Clear()
 	p.Clear()
