@@ -210,7 +210,7 @@ func TestDeathOnHIP(t *testing.T) {
 			if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			c.Env = append(c.Env, hipRank+"="+pipe)
+			c.Env = append(c.Env, hipRank+"="+pipe, "MSCCLPP_LAUNCH__LINGER=1m") // in which rank 0 says why it ends
 			code, out, errs := runs(c)
 			if code != 128+9 || !strings.Contains(errs, "ended: ") || strings.Contains(errs, "before anybody died") || !strings.Contains(errs, "rank 1") || !strings.Contains(errs, "died") {
 				t.Errorf("code %d, %s, %s: expected that rank 0 names rank 1", code, out, errs)

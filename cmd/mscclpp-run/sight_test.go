@@ -592,16 +592,3 @@ func TestRecordsAreSwitchedInARunningJob(t *testing.T) {
 	}
 	end() // the ranks have compared every sum
 }
-
-// perfettoAccepts has the checker look at a trace, where Perfetto's definitions are to be had.
-func perfettoAccepts(t *testing.T, file string, how ...string) {
-	t.Helper()
-	out, err := exec.Command("../../scripts/perfetto.sh", append(how, file)...).CombinedOutput()
-	switch {
-	case err == nil:
-	case strings.Contains(string(out), "perfetto: NOT run"):
-		t.Logf("not checked: %s", out)
-	default:
-		t.Errorf("%s: %v: %s", file, err, out)
-	}
-}

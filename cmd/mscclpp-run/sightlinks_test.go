@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -87,4 +88,17 @@ func TestPutsLeadToWaits(t *testing.T) {
 			}
 		}
 	})
+}
+
+// perfettoAccepts has the checker look at a trace, where Perfetto's definitions are to be had.
+func perfettoAccepts(t *testing.T, file string, how ...string) {
+	t.Helper()
+	out, err := exec.Command("../../scripts/perfetto.sh", append(how, file)...).CombinedOutput()
+	switch {
+	case err == nil:
+	case strings.Contains(string(out), "perfetto: NOT run"):
+		t.Logf("not checked: %s", out)
+	default:
+		t.Errorf("%s: %v: %s", file, err, out)
+	}
 }
