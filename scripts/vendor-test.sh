@@ -29,6 +29,7 @@ toy=$out/toy
 )
 bin/mscclpp-run conform --device "$toy/libtoy.so" --kernels "$toy/mscclpp-transport-toylink.kernels/conform-toy1.so" --option memory=67108864
 bin/mscclpp-run --config "$toy/job.yaml" -n 2 check
+bin/mscclpp-run --config "$toy/job.yaml" topo | grep -E '^toy:0 +X +L2 +L2 +L2 '
 
 # Links that join pairs of devices alone: the transport for toys serves these, and tcp the others.
 sed -e 's/options: \[/options: [links=pairs, /' "$toy/job.yaml" >"$toy/pairs.yaml"

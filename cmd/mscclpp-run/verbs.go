@@ -41,7 +41,7 @@ var verbs = []entry{
 	{name: "plugins", short: "list the plugins, what they offer, and why one is not used", configured: true, command: inspect.Plugins},
 	{name: "simulate", short: "predict collectives over many hosts from the parameters of links and adapters", command: predict.Command},
 	{name: "status", short: "print what the ranks of running jobs do", command: sight.StatusVerb},
-	{name: "topo", short: "print the processors, GPUs and NICs of this host and how they are connected", command: inspect.Topo},
+	{name: "topo", short: "print the processors, GPUs and NICs of this host and how they are connected", configured: true, command: inspect.Topo},
 	{name: "trace", short: "tell what is in a trace, or record a running job", command: sight.TraceVerb},
 	{name: "tune", short: "measure the algorithms, and write the table that chooses among them", ranks: true, command: measure.Tune},
 }

@@ -15,7 +15,7 @@ type GPU struct {
 	Arch   string           `json:"arch,omitempty"`  // "sm_90"
 	Bytes  uint64           `json:"bytes,omitempty"` // of memory
 	NUMA   int              `json:"numa"`            // -1: unknown
-	PCI    string           `json:"pci"`             // "0000:19:00.0"
+	PCI    string           `json:"pci"`             // "0000:19:00.0"; "" for a maker's device that is on no bus
 	CPUs   []int            `json:"cpus,omitempty"`  // those near to it
 	Links  []Link           `json:"links,omitempty"`
 	Access []Access         `json:"access,omitempty"`
@@ -30,11 +30,12 @@ type GPU struct {
 	bus []string
 }
 
-// Link is a bundle of NVLinks, or of AMD's xGMI links, that lead to one place.
+// Link is a bundle of NVLinks, of AMD's xGMI links, or of another maker's, that lead to one place.
 type Link struct {
-	Peer    string `json:"peer"` // PCI address of a GPU, or Switch, or CPU
+	Peer    string `json:"peer"` // PCI address of a GPU, or Switch, or CPU; the UUID of a device that is on no bus
 	Count   int    `json:"count"`
 	Version int    `json:"version,omitempty"` // 4 on H100 and H200
+	Kind    string `json:"kind,omitempty"`    // the word of another maker
 }
 
 // Ends of a link that are no GPU.
@@ -87,6 +88,14 @@ type Part struct {
 	Bytes uint64 `json:"bytes"`
 }
 
+// where is how links and accesses of others name a GPU.
+func (g GPU) where() string {
+	if g.PCI != "" {
+		return g.PCI
+	}
+	return g.UUID
+}
+
 // GPU finds a device.
 func (h *Host) GPU(d framework.Device) (GPU, bool) {
 	i := slices.IndexFunc(h.GPUs, func(g GPU) bool { return g.Device == d })
@@ -99,10 +108,10 @@ func (h *Host) GPU(d framework.Device) (GPU, bool) {
 // AccessTo tells whether g may address the memory of p, and false if the driver did
 // not say. A GPU may always address its own.
 func (g GPU) AccessTo(p GPU) (Access, bool) {
-	if g.PCI == p.PCI {
-		return Access{Peer: p.PCI, Read: AccessOK, Write: AccessOK, Atomics: AccessOK}, true
+	if g.where() == p.where() {
+		return Access{Peer: p.where(), Read: AccessOK, Write: AccessOK, Atomics: AccessOK}, true
 	}
-	i := slices.IndexFunc(g.Access, func(a Access) bool { return a.Peer == p.PCI })
+	i := slices.IndexFunc(g.Access, func(a Access) bool { return a.Peer == p.where() })
 	if i < 0 {
 		return Access{}, false
 	}
@@ -120,8 +129,8 @@ func (g GPU) NVLinks(p GPU) (count int, through string) {
 		}
 		return 0
 	}
-	if n := to(g, p.PCI); n > 0 {
-		return n, p.PCI
+	if n := to(g, p.where()); n > 0 {
+		return n, p.where()
 	}
 	if n := min(to(g, Switch), to(p, Switch)); n > 0 {
 		return n, Switch

@@ -11,8 +11,8 @@ import (
 func (g GPU) Pairs(gpus []GPU) []framework.DeviceLink {
 	var out []framework.DeviceLink
 	for _, o := range gpus {
-		if n, through := g.NVLinks(o); n > 0 && o.PCI != g.PCI {
-			p := framework.DeviceLink{Peer: o.PCI, Count: n, Switch: through == Switch}
+		if n, through := g.NVLinks(o); n > 0 && o.where() != g.where() {
+			p := framework.DeviceLink{Peer: o.where(), Count: n, Switch: through == Switch}
 			for _, l := range g.Links {
 				if l.Peer == through {
 					p.Version = l.Version

@@ -68,10 +68,13 @@ func (h *Host) linkHeading() string {
 
 // linkText sums up the links of a GPU: "18 × v4 to switch".
 func (g GPU) linkText() string {
-	total, version, through := 0, 0, ""
+	total, version, through, kind := 0, 0, "", ""
 	for _, l := range g.Links {
 		total += l.Count
 		version = max(version, l.Version)
+		if l.Kind != "" {
+			kind = " " + l.Kind
+		}
 		if l.Peer == Switch {
 			through = ", switch"
 		}
@@ -80,7 +83,7 @@ func (g GPU) linkText() string {
 	case total == 0:
 		return "-"
 	case version == 0:
-		return fmt.Sprintf("%d%s", total, through)
+		return fmt.Sprintf("%d%s%s", total, kind, through)
 	}
 	return fmt.Sprintf("%d v%d%s", total, version, through)
 }
@@ -189,6 +192,7 @@ var legend = []struct{ word, text string }{
 	{"X", "the device itself"},
 	{"NV", "that many NVLinks"},
 	{"XGMI", "that many xGMI links"},
+	{"L", "that many links of the maker's"},
 	{PIX, "at most one PCIe bridge"},
 	{PXB, "several PCIe bridges, not the host bridge"},
 	{PHB, "a PCIe host bridge"},
@@ -216,7 +220,7 @@ func printLegend(w io.Writer, used []string) {
 }
 
 // linked tells the words that have a number of links behind them.
-func linked(word string) bool { return word == "NV" || word == "XGMI" }
+func linked(word string) bool { return word == "NV" || word == "XGMI" || word == "L" }
 
 func size(bytes uint64) string {
 	if bytes == 0 {

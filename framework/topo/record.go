@@ -32,8 +32,19 @@ func Record(root fs.FS, w io.Writer, finders ...Finder) error {
 	if err != nil {
 		return err
 	}
+	names := map[string]string{}
 	for i, g := range h.GPUs {
-		text, err := json.Marshal(anonymous(g, i))
+		names[g.UUID] = anonymous(g, i).UUID
+	}
+	for i, g := range h.GPUs {
+		g = anonymous(g, i)
+		g.Links = slices.Clone(g.Links)
+		for j := range g.Links {
+			if name := names[g.Links[j].Peer]; name != "" {
+				g.Links[j].Peer = name
+			}
+		}
+		text, err := json.Marshal(g)
 		if err != nil {
 			return err
 		}

@@ -120,7 +120,7 @@ func (d *drawing) place() {
 	}
 	for _, c := range d.columns {
 		for i, g := range c.gpus {
-			d.gpu[g.PCI] = spot{c.x + gap + i*(boxW+gap), row}
+			d.gpu[g.where()] = spot{c.x + gap + i*(boxW+gap), row}
 		}
 	}
 	d.bottom = row + gap
@@ -195,7 +195,7 @@ func (d *drawing) column(c column) {
 		for _, g := range c.gpus {
 			far := d.host.apart(n.place(), Place{NUMA: g.NUMA, bus: g.bus})
 			if rank[far] <= rank[PXB] {
-				to := d.gpu[g.PCI]
+				to := d.gpu[g.where()]
 				d.line(strings.ToLower(far), at.middle(), at.y+boxH, to.middle(), to.y)
 				d.text((at.middle()+to.middle())/2+4, at.y+boxH+rowGap/2+4, "small", far)
 			}
@@ -211,7 +211,7 @@ func (d *drawing) column(c column) {
 		if g.MIG != nil {
 			class, second = "parts", fmt.Sprintf("MIG, %s", count(len(g.MIG.Parts), "part"))
 		}
-		d.labeled(class, d.gpu[g.PCI], g.label(), second, g.PCI)
+		d.labeled(class, d.gpu[g.where()], g.label(), second, g.PCI)
 	}
 }
 
@@ -224,7 +224,7 @@ func (d *drawing) switches() {
 			if l.Peer != Switch {
 				continue
 			}
-			s := d.gpu[g.PCI]
+			s := d.gpu[g.where()]
 			d.bundle(fmt.Sprintf("M%d %d V%d", s.middle(), s.y+boxH, y), l.Count)
 			d.text(s.middle()+6, y-busGap/2+gap, "small", fmt.Sprintf("NV%d", l.Count))
 			if left == 0 || s.x < left {
@@ -250,7 +250,7 @@ func (d *drawing) direct() {
 			if n == 0 || through == Switch {
 				continue
 			}
-			from, to := d.gpu[a.PCI], d.gpu[b.PCI]
+			from, to := d.gpu[a.where()], d.gpu[b.where()]
 			y, depth := from.y+boxH, arcDepth*(j+1)
 			x0, x1 := from.middle()+6*(j+1), to.middle()-6*(j+1)
 			d.bundle(fmt.Sprintf("M%d %d C%d %d %d %d %d %d", x0, y, x0, y+depth*4/3, x1, y+depth*4/3, x1, to.y+boxH), n)

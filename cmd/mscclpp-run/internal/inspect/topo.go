@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/topo/kfd"
 	"github.com/mscclpp-go/mscclpp/framework/topo/nvml"
 	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
+	"github.com/mscclpp-go/mscclpp/internal/setup"
 )
 
 // topoVerb prints the facts about the machine that transports get.
@@ -23,6 +25,8 @@ type topoVerb struct {
 	svg    string // file for the drawing; "-": standard output instead of the table
 	from   string // file of a recording to show instead of this machine
 	record bool
+
+	others []topo.Finder // of devices that the configuration names
 }
 
 // driverLimit is how long a driver may take to answer. With persistence mode off it
@@ -38,6 +42,18 @@ func Topo(env *verb.Env) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := v.combined(c); err != nil {
 				return verb.Usage("topo: %v", err)
+			}
+			if asked := env.Asked(); v.from != "" && len(asked.Settings) > 0 {
+				return verb.Usage("topo: %s beside --from: a recording has all devices of its machine", asked.Settings[0].Flag)
+			} else if v.from != "" && asked.ConfigFile != "" {
+				return verb.Usage("topo: --config beside --from: a recording has all devices of its machine")
+			}
+			if v.from == "" {
+				cfg, err := env.Config()
+				if err != nil {
+					return err
+				}
+				v.others = setup.Finders(&cfg.Config, slog.New(slog.DiscardHandler))
 			}
 			return v.run(c.Context(), env.Stdout)
 		},
@@ -69,9 +85,9 @@ func (v *topoVerb) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if v.record {
-		return topo.Record(root, out, find, kfd.GPUs(root))
+		return topo.Record(root, out, v.finders(root, find)...)
 	}
-	h, err := topo.Read(root, find, kfd.GPUs(root))
+	h, err := topo.Read(root, v.finders(root, find)...)
 	if err != nil {
 		return err
 	}
@@ -88,6 +104,11 @@ func (v *topoVerb) run(ctx context.Context, out io.Writer) error {
 		return h.PrintJSON(out)
 	}
 	return h.Print(out)
+}
+
+// finders are those of NVIDIA's GPUs, or of a recording, of AMD's, and of other makers' devices.
+func (v *topoVerb) finders(root fs.FS, first topo.Finder) []topo.Finder {
+	return append([]topo.Finder{first, kfd.GPUs(root)}, v.others...)
 }
 
 // source is where the machine is read from, and the tool that finds its GPUs.
