@@ -82,7 +82,7 @@ func TestTorchWorkers(t *testing.T) {
 // Ctrl-C ends a call of a process group within a second.
 func TestTorchKeyboardInterrupt(t *testing.T) {
 	p, root := newest(t, "torch 2.11", hasTorch), tree(t)
-	for _, scene := range []string{"interrupted", "interrupted_work"} {
+	for _, scene := range []string{"interrupted", "interrupted_first", "interrupted_work"} {
 		t.Run(scene, func(t *testing.T) { interrupt(t, root, p, "tests/torch_failures.py", scene) })
 	}
 }

@@ -86,13 +86,13 @@ def released():
     if rank == 0:
         begin, switch = threading.Lock(), sys.getswitchinterval()
         begin.acquire()
+        sys.setswitchinterval(1000)  # a thread runs only where another one lets it
 
         def other():
             with begin, open(os.environ["DIRECT_GO"], "w"):
                 pass
         thread = threading.Thread(target=other)
         thread.start()
-        sys.setswitchinterval(1000)  # the thread runs only where this one lets it
         begin.release()
         comm.all_reduce(one)
         sys.setswitchinterval(switch)

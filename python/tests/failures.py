@@ -11,6 +11,8 @@ import time
 import mscclpp
 
 scene, rank = sys.argv[1], int(os.environ.get("RANK", "0"))
+if scene.startswith("interrupted"):  # a thread runs only where another one lets it, so that what it sees of the main thread is a call of C
+    sys.setswitchinterval(1000)
 
 
 def noticed(function, kind, *texts):
@@ -202,7 +204,7 @@ def grouped():
 
 
 def announce(function):
-    """Say so when the main thread is in a function of the package, which waits."""
+    """Say so when the main thread waits in the only call of C that a function of the package has."""
     def look():
         while sys._current_frames()[threading.main_thread().ident].f_code.co_name != function:
             time.sleep(0.005)
@@ -278,7 +280,7 @@ def interrupted_join():
         print("interrupted", flush=True)
 
 
-def in_a_group(comm):
+def in_a_group(comm, _):
     with comm.group():
         comm.recv(one(), 1)
 
@@ -289,16 +291,21 @@ def interrupted_everywhere():
         memory = comm.alloc(64)
         return comm.port_channel(peer, memory, memory)
 
-    def push(comm):
-        with comm.proxy(2, lambda *_: None) as proxy:  # nothing is completed
-            proxy.flush(proxy.push(1))
-    waits = {
-        "barrier": lambda c: c.barrier(), "exchange": lambda c: c.exchange(b"x"), "split": lambda c: c.split(0), "window": lambda c: c.window(c.alloc(64)),
-        "memory channel": lambda c: c.memory_channel(1, c.alloc(64)), "switch channel": lambda c: c.switch_channel(c.alloc(4096)),
-        "all_reduce": lambda c: c.all_reduce(one()), "gather": lambda c: c.gather(one(), array.array("f", [0, 0])), "recv": lambda c: c.recv(one(), 1),
-        "broadcast": lambda c: c.broadcast(one(), root=1), "port": lambda c: channel(c, 1).wait(), "group": in_a_group, "proxy": push,
+    def pushed(comm):
+        proxy = comm.proxy(2, lambda *_: None)  # nothing is completed
+        return proxy, proxy.push(1)
+    # What comes before a call, the call, and the function in which it waits: that of the first call of a type, where another makes later ones.
+    nothing, calls = lambda c: None, {
+        "barrier": lambda c, _: c.barrier(), "all_reduce": lambda c, _: c.all_reduce(one()), "gather": lambda c, _: c.gather(one(), array.array("f", [0, 0])),
+        "recv": lambda c, _: c.recv(one(), 1), "broadcast": lambda c, _: c.broadcast(one(), root=1),
     }
-    for name, call in waits.items():
+    waits = {name: (nothing, call, "_call") for name, call in calls.items()} | {
+        "exchange": (nothing, lambda c, _: c.exchange(b"x"), "exchange"), "split": (nothing, lambda c, _: c.split(0), "split"),
+        "window": (lambda c: c.alloc(64), lambda c, m: c.window(m), "_make"), "memory channel": (lambda c: c.alloc(64), lambda c, m: c.memory_channel(1, m), "_make"),
+        "switch channel": (lambda c: c.alloc(4096), lambda c, m: c.switch_channel(m), "_make"), "port": (lambda c: channel(c, 1), lambda c, p: p.wait(), "_call"),
+        "group": (nothing, in_a_group, "__exit__"), "proxy": (pushed, lambda c, p: p[0].flush(p[1]), "_call"),
+    }
+    for name, (before, call, function) in waits.items():
         own, joined, called, done = mscclpp.UniqueId.create("127.0.0.1"), *(threading.Event() for _ in range(3))
 
         def second(own=own, joined=joined, done=done, name=name):
@@ -308,25 +315,20 @@ def interrupted_everywhere():
                 joined.set()
                 done.wait()
 
-        def strike(joined=joined, called=called):
+        def strike(joined=joined, called=called, names=(function, name)):
             joined.wait()
             called.wait()
-            last, same = None, 0
-            while same < 20:  # it waits in one frame of the package
-                frame = sys._current_frames()[threading.main_thread().ident]
-                if frame.f_code.co_filename.startswith(os.path.dirname(mscclpp.__file__)) and frame.f_code.co_name not in ("alloc", "__init__"):
-                    same, last = (same + 1, frame) if frame is last else (0, frame)
-                else:
-                    same = 0
+            while sys._current_frames()[threading.main_thread().ident].f_code.co_name not in names:
                 time.sleep(0.005)
             os.kill(os.getpid(), signal.SIGINT)
         crowd = [threading.Thread(target=f) for f in (second, strike)]
         for t in crowd:
             t.start()
         comm = mscclpp.Communicator(own, 0, 2)
+        made = before(comm)
         try:
             called.set()
-            call(comm)
+            call(comm, made)
         except KeyboardInterrupt:
             noticed(comm.barrier, mscclpp.ClosedError, "KeyboardInterrupt")
         else:

@@ -148,9 +148,9 @@ with group:
     if rank == 0:
         assert not semaphore.poll()
         semaphore.signal()
-        semaphore.wait(20)
+        semaphore.wait(300)
     else:
-        semaphore.wait(20)
+        semaphore.wait(300)
         semaphore.signal()
     semaphore.close()
     group.barrier()

@@ -203,10 +203,10 @@ with mscclpp.Communicator() as comm:
         refused(mscclpp.InvalidUsage, "empty ring", fifo.pop)
         positions = [fifo.push(i, i + 1) for i in range(5)]
         for i, position in enumerate(positions):
-            trigger = fifo.poll(60)
+            trigger = fifo.poll(300)
             assert (trigger.fst, trigger.snd) == (i, i + 1) and fifo.poll() is trigger, trigger
             fifo.pop()
-            fifo._proxy.flush(position, 60)
+            fifo._proxy.flush(position, 300)
         assert fifo.poll() is None
 refused(mscclpp.ClosedError, "closed", executor.run, plan, view, whole)
 print(f"rank {rank} is done")

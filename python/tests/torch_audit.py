@@ -9,7 +9,7 @@ import torch.distributed as dist
 import mscclpp
 import mscclpp.torch
 
-limit = datetime.timedelta(seconds=60)
+limit = datetime.timedelta(minutes=5)
 dist.init_process_group("gloo", timeout=limit)
 rank = dist.get_rank()
 gloo, ours = dist.group.WORLD, dist.new_group(backend="mscclpp", timeout=limit)

@@ -15,7 +15,7 @@ import mscclpp._torch_cuda
 import mscclpp.torch
 
 mscclpp._torch_cuda.Streams = gpu.Streams
-dist.init_process_group(sys.argv[1], timeout=datetime.timedelta(seconds=60))
+dist.init_process_group(sys.argv[1], timeout=datetime.timedelta(minutes=5))
 rank, size = dist.get_rank(), dist.get_world_size()
 peer, total = 1 - rank, 3.0
 assert size == 2
@@ -125,7 +125,7 @@ def objects_and_cpu():
 
 def late():
     """A call that the other rank does not make ends the group after its time limit."""
-    group = dist.new_group(timeout=datetime.timedelta(seconds=60))
+    group = dist.new_group(timeout=datetime.timedelta(minutes=5))
     dist.all_reduce(full(1), group=group)
     dist.barrier()
     if rank == 0:

@@ -13,6 +13,7 @@ import torch.distributed as dist
 import mscclpp
 
 scene, rank = sys.argv[1], int(os.environ.get("RANK", "0"))
+LIMIT = datetime.timedelta(minutes=5)  # of what takes seconds
 
 
 def noticed(function, kind, *texts):
@@ -27,10 +28,10 @@ def noticed(function, kind, *texts):
     sys.exit(f"{scene}: nothing was raised: expected {kind.__name__}")
 
 
-def begin(seconds):
+def begin():
     """Join, and return what the ranks meet by where the group has failed."""
     import mscclpp.torch
-    dist.init_process_group("mscclpp", timeout=datetime.timedelta(seconds=seconds))
+    dist.init_process_group("mscclpp", timeout=LIMIT)
     dist.barrier()
     store = dist.group.WORLD.get_group_store()
     meet(store, "begun")  # a barrier that has ended here may not have ended there
@@ -39,17 +40,17 @@ def begin(seconds):
 
 def meet(store, name):
     store.set(f"{name} {rank}", "")
-    store.wait([f"{name} {r}" for r in range(2)], datetime.timedelta(seconds=60))
+    store.wait([f"{name} {r}" for r in range(2)], LIMIT)
     if rank == 1:
         store.set(f"{name} seen", "")
     else:  # which has the store: it may end once the other has got its answer
-        store.wait([f"{name} seen"], datetime.timedelta(seconds=60))
+        store.wait([f"{name} seen"], LIMIT)
 
 
 def late():
     """Rank 1 does not take part: the call of rank 0 ends with TimeoutError after the group's limit."""
-    store = begin(60)
-    group = dist.new_group(timeout=datetime.timedelta(seconds=60))
+    store = begin()
+    group = dist.new_group(timeout=LIMIT)
     group.barrier().wait()
     meet(store, "joined")
     group.set_timeout(datetime.timedelta(seconds=0.3))
@@ -62,7 +63,7 @@ def late():
 
 def late_work():
     """The same for an asynchronous call that is waited for."""
-    store = begin(60)
+    store = begin()
     if rank == 0:
         work = dist.all_reduce(torch.ones(1), async_op=True)
         noticed(lambda: work.wait(datetime.timedelta(seconds=0.3)), mscclpp.Error, "time limit of 0.3 s")
@@ -73,7 +74,7 @@ def late_work():
 
 def aborted():
     """An abort ends what is under way: a collective, and a message."""
-    store = begin(60)
+    store = begin()
     if rank == 0:
         works = [dist.all_reduce(torch.ones(1), async_op=True), dist.irecv(torch.ones(1), 1)]
         dist.group.WORLD.abort()
@@ -88,18 +89,18 @@ def aborted():
 def raises():
     """Rank 1 ends with an exception: rank 0 gets its text."""
     if rank == 1:
-        begin(60)
+        begin()
         raise ValueError("a defect of the program")
 
     def wait():
-        begin(60)  # it may still be there when the other has ended
+        begin()  # it may still be there when the other has ended
         dist.all_reduce(torch.ones(1))
     noticed(wait, mscclpp.PeerError, "rank 1", "ValueError: a defect")
 
 
 def bad_input():
     """Tensors that cannot be right are refused at once, and the group works on."""
-    store = begin(60)
+    store = begin()
     meta, sparse, two = torch.ones(2, device="meta"), torch.eye(2).to_sparse(), torch.ones(2)
     for call, kind, text in (
             (lambda: dist.all_reduce(meta), Exception, "meta"),
@@ -127,7 +128,7 @@ def bad_input():
 def mixed():
     """A group with another backend beside this one serves tensors of all devices, and says so; a device that it has not is refused."""
     import warnings
-    store = begin(60)
+    store = begin()
     for backend, unused in (("cpu:mscclpp,cuda:mscclpp", None), ("cuda:mscclpp", None), ("cpu:gloo,cuda:mscclpp", "gloo for cpu"), ("cuda:mscclpp,cpu:gloo", "gloo for cpu"),
                             ("cpu:mscclpp,cuda:gloo", "gloo for cuda")):
         with warnings.catch_warnings(record=True) as said:
@@ -145,7 +146,7 @@ def mixed():
 
 def collected():
     """Tensors and works that the program has dropped are kept while they are needed."""
-    begin(60)
+    begin()
     futures = []
     for i in range(50):
         work = dist.all_reduce(torch.full((10000,), float(i)), async_op=True)
@@ -165,7 +166,7 @@ def collected():
 
 def callbacks():
     """An exception in a function of the program that a future calls is raised by its wait, and the group works on."""
-    begin(60)
+    begin()
 
     def fails(future):
         raise ValueError("in a callback")
@@ -178,14 +179,14 @@ def callbacks():
 
 def not_destroyed():
     """The interpreter ends without destroy_process_group, with a work that nobody waits for."""
-    begin(60)
+    begin()
     dist.all_reduce(torch.ones(3), async_op=True)
 
 
 def threads():
     """Threads call different groups at once, and one group by turns."""
-    begin(60)
-    groups = [dist.new_group(timeout=datetime.timedelta(seconds=60)) for _ in range(3)]
+    begin()
+    groups = [dist.new_group(timeout=LIMIT) for _ in range(3)]
     problems = []
 
     def work(group, i):
@@ -205,7 +206,7 @@ def threads():
 
 def forked():
     """A child says that it cannot use the group, and the parent goes on."""
-    begin(60)
+    begin()
     child = os.fork()
     if child == 0:
         try:
@@ -219,24 +220,32 @@ def forked():
     assert t == 2, t
 
 
-def interrupted(asynchronous=False):
+def interrupted(asynchronous=False, first=False):
     """SIGINT in a call that waits for a rank, a thread here, is KeyboardInterrupt. One process."""
     import mscclpp.torch
+    sys.setswitchinterval(1000)  # a thread runs only where another one lets it, so that what it sees of the main thread waits, or is a call of C
     store, groups = dist.HashStore(), []
 
     def join(me):
-        groups.append(mscclpp.torch.ProcessGroup(store, me, 2, datetime.timedelta(seconds=60)))
+        groups.append(own := mscclpp.torch.ProcessGroup(store, me, 2, LIMIT))
+        if not first:  # C makes later calls by itself
+            own.allreduce([torch.ones(3)]).wait()
+        return own
     second = threading.Thread(target=join, args=(1,))
     second.start()
-    group = mscclpp.torch.ProcessGroup(store, 0, 2, datetime.timedelta(seconds=60))
+    group = join(0)
     second.join()
     options = torch._C._distributed_c10d.AllreduceOptions()
     options.asyncOp = asynchronous
     begun = threading.Event()
 
+    def waits():
+        frame = sys._current_frames()[threading.main_thread().ident]
+        return (frame.f_globals["__name__"], frame.f_code.co_name) in (("mscclpp._collectives", "_call"), ("mscclpp._collectives", "all_reduce"), ("threading", "wait"))
+
     def look():
         begun.wait()
-        while sys._current_frames()[threading.main_thread().ident].f_code.co_name not in ("_call", "wait"):
+        while not waits():
             time.sleep(0.005)
         print("waits", flush=True)
     threading.Thread(target=look).start()
@@ -245,8 +254,13 @@ def interrupted(asynchronous=False):
         group.allreduce([torch.ones(3)], options).wait()
     except KeyboardInterrupt:
         print("interrupted", flush=True)
-    for g in (group, *groups):
+    for g in groups:
         g.abort()
+
+
+def interrupted_first():
+    """The same for the first call with a tensor."""
+    interrupted(first=True)
 
 
 def interrupted_work():

@@ -9,7 +9,7 @@ import torch.distributed as dist
 import mscclpp
 import mscclpp.torch
 
-dist.init_process_group("mscclpp", timeout=datetime.timedelta(seconds=60))
+dist.init_process_group("mscclpp", timeout=datetime.timedelta(minutes=5))
 rank, size = dist.get_rank(), dist.get_world_size()
 assert dist.get_backend() == "mscclpp", dist.get_backend()
 RANKS = sum(range(size))

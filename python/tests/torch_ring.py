@@ -11,7 +11,7 @@ import mscclpp._torch_cuda
 import mscclpp.torch
 
 mscclpp._torch_cuda.Streams = gpu.Streams
-dist.init_process_group("mscclpp", timeout=datetime.timedelta(seconds=60))
+dist.init_process_group("mscclpp", timeout=datetime.timedelta(minutes=5))
 rank, size = dist.get_rank(), dist.get_world_size()
 for n in (5, 1 << 18, 1):
     x, y = gpu.put(torch.full((n,), float(rank))), gpu.put(torch.full((n,), 9.0))

@@ -188,10 +188,10 @@ results: dict = {}
 store = None
 for backend in ("gloo", "mscclpp"):
     if store is None:
-        dist.init_process_group(backend, timeout=datetime.timedelta(seconds=60))
+        dist.init_process_group(backend, timeout=datetime.timedelta(minutes=5))
         store = dist.group.WORLD.get_group_store()
     else:
-        dist.init_process_group(backend, store=dist.PrefixStore(backend, store), rank=rank, world_size=size, timeout=datetime.timedelta(seconds=60))
+        dist.init_process_group(backend, store=dist.PrefixStore(backend, store), rank=rank, world_size=size, timeout=datetime.timedelta(minutes=5))
     rank, size = dist.get_rank(), dist.get_world_size()
     for part in sys.argv[1:]:
         got = [t.detach().clone() for t in globals()[part]()]

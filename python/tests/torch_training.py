@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import mscclpp.torch
 
-limit = datetime.timedelta(seconds=60)
+limit = datetime.timedelta(minutes=5)
 dist.init_process_group("gloo", timeout=limit)
 rank, size = dist.get_rank(), dist.get_world_size()
 groups = {"gloo": dist.group.WORLD, "mscclpp": dist.new_group(backend="mscclpp", timeout=limit)}
