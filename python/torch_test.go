@@ -63,7 +63,7 @@ func TestTorchSoftware(t *testing.T) {
 // Time limits, abort and death end the operations of a group with an exception.
 func TestTorchFailures(t *testing.T) {
 	p := newest(t, "torch 2.11", hasTorch)
-	for _, scene := range []string{"late", "late_work", "aborted", "version", "bad_input", "mixed", "collected", "callbacks", "not_destroyed", "threads", "forked"} {
+	for _, scene := range []string{"late", "late_work", "aborted", "version", "bad_input", "left_block", "mixed", "collected", "callbacks", "not_destroyed", "threads", "forked"} {
 		t.Run(scene, func(t *testing.T) { done(t, p, 2, "tests/torch_failures.py", scene) })
 	}
 	t.Run("raises", func(t *testing.T) {

@@ -58,7 +58,7 @@ class ProcessGroup(dist.ProcessGroup):
         self._lock = threading.Lock()
         self._begun: dict[int, tuple[float, str]] = {}  # threads in a call, since when
         self._pairs: dict = {}
-        self._batch = None
+        self._batch = self._block = None  # operations of an open block, and a reference to it
         self._name = self._description = ""
         self._stop = threading.Event()
         self._meetings = None  # the store of messages, once there was one
@@ -230,9 +230,8 @@ class ProcessGroup(dist.ProcessGroup):
     def _do(self, what: str, function, results, asynchronous: bool, tensor=None, others=(), plain: bool = False):
         """Perform function(moves): on the host here, or where the group's others are under way; on a GPU on a stream. plain: as Lane.do has it."""
         gpu = tensor is not None and tensor.is_cuda
-        if self._batch is not None:
-            self._batch.append((what, function, results, tensor if gpu else None))
-            return Work(self, results, done=True)
+        if self._batch is not None and self._coalescing():
+            return self._later(what, function, results, tensor if gpu else None)
         if gpu:
             lane = self._lanes.get((tensor.device.index, "collectives")) or self._lane(tensor.device)
             work = self._timed(lambda: lane.do(what, function, results, asynchronous, (tensor, results, others), plain), what)
@@ -401,9 +400,8 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _message_of_gpu(self, what: str, src: int, dst: int, run, tensor):
         """A message between GPUs: over a communicator of the two ranks, or over that of all in a batch. Tags are not told apart."""
-        if self._batch is not None:
-            self._batch.append((what, lambda on: run(on, dst if self._me == src else src), [tensor], tensor))
-            return Work(self, [tensor], done=True)
+        if self._batch is not None and self._coalescing():
+            return self._later(what, lambda on: run(on, dst if self._me == src else src), [tensor], tensor)
         me, device, key = 0 if self._me == src else 1, tensor.device, f"{src}-{dst}"
         with self._lock:
             line = self._lanes.get((device.index, key))
@@ -415,18 +413,46 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _start_coalescing(self, device) -> None:
         self._get_backend(device)
-        self._batch = []
+        if self._batch is not None and self._coalescing():
+            raise _errors.invalid("coalesced operations: a block within one: expected the end of the first")
+        batch, block, of = [], _block_of_caller(), weakref.ref(self)
+        self._batch = batch
+        self._block = None if block is None else weakref.ref(block, lambda _: (group := of()) is not None and group._left(batch))
+
+    def _coalescing(self) -> bool:
+        """Report whether a block is open."""
+        block = self._block and self._block()
+        if block is not None and block.gi_frame is None:
+            self._left(self._batch)
+        return self._batch is not None
+
+    def _later(self, what: str, function, results, tensor):
+        """Note an operation of a block, which begins at its end. Torch waits for it at once."""
+        work = Work(self, results, done=True)
+        self._batch.append((what, function, results, tensor, work))
+        return work
+
+    def _left(self, batch) -> None:
+        """Drop the operations of a block that has ended without a call of _end_coalescing: an exception left it, which torch tells no backend."""
+        if batch is None or self._batch is not batch:
+            return
+        self._batch = self._block = None
+        dist.distributed_c10d._world.pg_coalesce_state.pop(self, None)  # by which torch would keep later calls for itself
+        for what, _, _, _, work in batch:
+            work._problem = _errors.make(9, f"{what}: an exception left the block of coalesced operations before they began")
 
     def _end_coalescing(self, device):
-        batch, self._batch = self._batch, None
-        gpu = next((tensor for _, _, _, tensor in batch if tensor is not None), None)
+        batch, self._batch, self._block = self._batch, None, None
+        if batch is None:
+            raise _errors.invalid("coalesced operations: the end of a block that was not begun")
+        gpu = next((tensor for _, _, _, tensor, _ in batch if tensor is not None), None)
 
         def run(on):
-            messages = all(what in ("send", "recv") for what, _, _, _ in batch)
+            messages = all(what in ("send", "recv") for what, *_ in batch)
             with on.communicator.group() if batch and messages else contextlib.nullcontext():
-                for _, function, _, _ in batch:
+                for _, function, *_ in batch:
                     function(on)
-        results = [r for _, _, results, _ in batch for r in results]
+        results = [r for _, _, results, _, _ in batch for r in results]
         return self._do("coalesced operations", run, results, True, gpu, batch)
 
     def _list(self, tensors, what: str):
@@ -434,6 +460,14 @@ class ProcessGroup(dist.ProcessGroup):
         if len(tensors) != self._n:
             raise _errors.invalid(f"{what}: a list of {len(tensors)} tensors: expected {self._n}")
         return tensors
+
+
+def _block_of_caller():
+    """Return the generator behind torch's with statement that calls the caller of this; None if another one does."""
+    frame = sys._getframe(2)
+    manager = frame.f_back and frame.f_back.f_locals.get("self")  # of contextlib, which runs the generator
+    block = getattr(manager, "gen", None)
+    return block if getattr(block, "gi_frame", None) is frame else None
 
 
 def _dense(tensor, what: str):

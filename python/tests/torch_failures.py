@@ -125,6 +125,42 @@ def bad_input():
     meet(store, "bad input")
 
 
+def left_block():
+    """An exception that leaves a block of coalesced operations drops them, and later ones are performed: begun ones were none."""
+    store, cpu, works = begin(), torch.device("cpu"), []
+
+    def leave(kept):
+        with dist._coalescing_manager(device=cpu, async_ops=True):
+            dist.all_reduce(kept)  # torch keeps it until the end
+            works.append(dist.broadcast(kept, 0, async_op=True))
+            works.append(dist.isend(torch.full((2,), float(rank)), 1 - rank))  # begins at once
+            raise KeyError("of the program")
+    for _ in range(2):
+        kept = torch.full((3,), float(rank))
+        try:
+            leave(kept)
+        except KeyError:
+            dist.broadcast(one := torch.full((3,), float(rank)), 1)  # while the exception is there
+            dist.all_reduce(two := torch.ones(3))
+        assert (kept == rank).all() and (one == 1).all() and (two == 2).all(), (kept, one, two)
+        dropped, message = works
+        works.clear()
+        assert dropped.is_completed() and not dropped.is_success()
+        noticed(dropped.wait, mscclpp.FailedError, "broadcast", "an exception left the block")
+        dist.recv(got := torch.zeros(2), 1 - rank)
+        message.wait()
+        assert (got == 1 - rank).all(), got
+        with dist._coalescing_manager(device=cpu):
+            dist.broadcast(one.fill_(rank), 0)
+            dist.broadcast(two.fill_(rank), 1)
+        assert (one == 0).all() and (two == 1).all(), (one, two)
+    dist.group.WORLD._start_coalescing(cpu)
+    noticed(lambda: dist.group.WORLD._start_coalescing(cpu), mscclpp.InvalidUsage, "a block within one")
+    dist.group.WORLD._end_coalescing(cpu).wait()
+    noticed(lambda: dist.group.WORLD._end_coalescing(cpu), mscclpp.InvalidUsage, "not begun")
+    meet(store, "left block")
+
+
 def mixed():
     """A group with another backend beside this one serves tensors of all devices, and says so; a device that it has not is refused."""
     import warnings
