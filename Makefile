@@ -16,8 +16,8 @@ UNRACED   = TestKernelsOnGrids TestKernelsWithThreads TestCopyAnySizeAndAlignmen
 	TestDirectReduceBits TestCheckExecutesCodeObjects TestCheckFindsWeakCodeObjects TestExchangesExecuteCodeObjects TestPlansExecuteCodeObjects TestRCCLExecutesCodeObjects
 # Tests that hold what runs to a time or a speed. CI runs them by themselves when all else is done, so that nothing
 # beside them is measured.
-ALONE     = TestRoundTripTime TestPaceSleepsFinely TestPaceInACrowd TestSpeed TestTriggerTime TestSingleTriggerTime TestPreloadCost
-TIMED     = ./framework/ring ./transports/internal/verbs ./transports/tcp ./nccl
+ALONE     = TestRoundTripTime TestPaceSleepsFinely TestPaceInACrowd TestSpeed TestTriggerTime TestSingleTriggerTime TestPreloadCost TestImportTime
+TIMED     = ./framework/ring ./transports/internal/verbs ./transports/tcp ./nccl ./python
 # For -run and -skip: tests of these names.
 space    := $(subst ,, )
 names     = ^($(subst $(space),|,$(strip $(1))))$$

@@ -176,6 +176,28 @@ func TestAlone(t *testing.T) {
 	}
 }
 
+// An import takes 50 ms of a processor, with bytecode, as an installed package has it: the least of some processes, for others share the processor.
+func TestImportTime(t *testing.T) {
+	newest(t, "nothing else", anyPython)
+	for _, p := range interpreters() {
+		t.Run(p.name(), func(t *testing.T) {
+			env := []string{"PYTHONDONTWRITEBYTECODE=", "PYTHONPYCACHEPREFIX=" + t.TempDir()}
+			least := time.Hour
+			for range 5 {
+				text, err := run(t, p, 0, env, "-c", "import time; begun = time.process_time_ns(); import mscclpp; print(time.process_time_ns() - begun)")
+				took, failed := time.ParseDuration(strings.TrimSpace(text) + "ns")
+				if err != nil || failed != nil {
+					t.Fatalf("%v, %v\n%s", err, failed, text)
+				}
+				least = min(least, took)
+			}
+			if least > 50*time.Millisecond {
+				t.Errorf("it takes %v", least)
+			}
+		})
+	}
+}
+
 // The example that people copy.
 func TestExample(t *testing.T) {
 	p := newest(t, "nothing else", anyPython)

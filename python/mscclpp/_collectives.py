@@ -42,11 +42,9 @@ class Collectives:
             PeerError, TimeoutError, ClosedError: why the communicator has failed.
         """
         if algorithm is scale is None:
-            result = self._direct(_ALL_REDUCE, send, send if recv is None else recv, op, 0, stream)
-            if not result:
+            if not (result := self._direct(_ALL_REDUCE, send, send if recv is None else recv, op, 0, stream)):
                 return
-            if result > 0:
-                raise self._error(result)
+            self._left_by_c(result)
         a = resolve(send, "all_reduce: send", stream)
         b = a if recv is None else resolve(recv, "all_reduce: recv", stream)
         count, code = self._sizes("all_reduce", a, b, 1, 1, reduces=True)
@@ -56,11 +54,9 @@ class Collectives:
                *, stream: object = None, algorithm: str | None = None, scale: float | None = None) -> None:
         """Reduce n elements of all ranks to recv of root, where None is for the result in send. Arguments as all_reduce."""
         if algorithm is scale is None:
-            result = self._direct(_REDUCE, send, send if recv is None or self._rank != root else recv, op, root, stream)
-            if not result:
+            if not (result := self._direct(_REDUCE, send, send if recv is None or self._rank != root else recv, op, root, stream)):
                 return
-            if result > 0:
-                raise self._error(result)
+            self._left_by_c(result)
         root = _errors.whole(root, "reduce: root")
         a = resolve(send, "reduce: send", stream)
         b = a if recv is None or self.rank != root else resolve(recv, "reduce: recv", stream)
@@ -72,11 +68,9 @@ class Collectives:
                        *, stream: object = None, algorithm: str | None = None, scale: float | None = None) -> None:
         """Reduce size*n elements, and give each rank its own n of the result: in recv, or in its part of send for None."""
         if algorithm is scale is None:
-            result = self._direct(_REDUCE_SCATTER, send, recv, op, 0, stream)
-            if not result:
+            if not (result := self._direct(_REDUCE_SCATTER, send, recv, op, 0, stream)):
                 return
-            if result > 0:
-                raise self._error(result)
+            self._left_by_c(result)
         a = resolve(send, "reduce_scatter: send", stream)
         b = self._part(a, "reduce_scatter: send") if recv is None else resolve(recv, "reduce_scatter: recv", stream)
         count, code = self._sizes("reduce_scatter", a, b, self.size, 1, reduces=True)
@@ -85,11 +79,9 @@ class Collectives:
     def all_gather(self, send: object, recv: object, *, stream: object = None, algorithm: str | None = None) -> None:
         """Gather n elements of each rank in recv of all, which has size*n, in the order of ranks; send None: its part of recv."""
         if algorithm is None:
-            result = self._direct(_ALL_GATHER, send, recv, 0, 0, stream)
-            if not result:
+            if not (result := self._direct(_ALL_GATHER, send, recv, 0, 0, stream)):
                 return
-            if result > 0:
-                raise self._error(result)
+            self._left_by_c(result)
         b = resolve(recv, "all_gather: recv", stream)
         a = self._part(b, "all_gather: recv") if send is None else resolve(send, "all_gather: send", stream)
         count, code = self._sizes("all_gather", a, b, 1, self.size)
@@ -98,11 +90,9 @@ class Collectives:
     def broadcast(self, send: object, recv: object = None, root: int = 0, *, stream: object = None, algorithm: str | None = None) -> None:
         """Copy n elements of root's send to recv of all, where None is for send itself. send is read on root alone, and may be None elsewhere."""
         if algorithm is None:
-            result = self._direct(_BROADCAST, send, send if recv is None else recv, 0, root, stream)
-            if not result:
+            if not (result := self._direct(_BROADCAST, send, send if recv is None else recv, 0, root, stream)):
                 return
-            if result > 0:
-                raise self._error(result)
+            self._left_by_c(result)
         root = _errors.whole(root, "broadcast: root")
         a = resolve(recv if send is None else send, "broadcast: send", stream)
         b = a if recv is None else resolve(recv, "broadcast: recv", stream)
@@ -137,11 +127,9 @@ class Collectives:
     def all_to_all(self, send: object, recv: object, *, stream: object = None, algorithm: str | None = None) -> None:
         """Send the n elements at r*n of send to each rank r, and receive as many from it at r*n of recv."""
         if algorithm is None:
-            result = self._direct(_ALL_TO_ALL, send, recv, 0, 0, stream)
-            if not result:
+            if not (result := self._direct(_ALL_TO_ALL, send, recv, 0, 0, stream)):
                 return
-            if result > 0:
-                raise self._error(result)
+            self._left_by_c(result)
         a, b = resolve(send, "all_to_all: send", stream), resolve(recv, "all_to_all: recv", stream)
         count, code = self._sizes("all_to_all", a, b, self.size, self.size)
         self._call(self._lib.all_to_all, "all_to_all", (a.address, b.address, count, code), (a, b), b, stream, algorithm)
@@ -162,11 +150,9 @@ class Collectives:
     def send(self, buffer: object, peer: int, *, stream: object = None, algorithm: str | None = None) -> None:
         """Send a message to a peer. Messages between two ranks in one direction are matched in their order."""
         if algorithm is None:
-            result = self._direct(_SEND, buffer, buffer, 0, peer, stream)
-            if not result:
+            if not (result := self._direct(_SEND, buffer, buffer, 0, peer, stream)):
                 return
-            if result > 0:
-                raise self._error(result)
+            self._left_by_c(result)
         a = resolve(buffer, "send: buffer", stream)
         count, code = self._sizes("send", a, a, 1, 1)
         self._call(self._lib.send, "send", (a.address, count, code, _errors.whole(peer, "send: peer")), (a,), None, stream, algorithm)
@@ -174,11 +160,9 @@ class Collectives:
     def recv(self, buffer: object, peer: int, *, stream: object = None, algorithm: str | None = None) -> None:
         """Receive a message of a peer, which has as many elements as buffer."""
         if algorithm is None:
-            result = self._direct(_RECV, buffer, buffer, 0, peer, stream)
-            if not result:
+            if not (result := self._direct(_RECV, buffer, buffer, 0, peer, stream)):
                 return
-            if result > 0:
-                raise self._error(result)
+            self._left_by_c(result)
         b = resolve(buffer, "recv: buffer", stream)
         count, code = self._sizes("recv", b, b, 1, 1)
         self._call(self._lib.recv, "recv", (b.address, count, code, _errors.whole(peer, "recv: peer")), (b,), b, stream, algorithm)
@@ -188,6 +172,11 @@ class Collectives:
         self._call(self._lib.barrier, "barrier", (), (), None, stream, None)
 
     # Common parts of collectives ---------------------------------------------------------------
+
+    def _left_by_c(self, result: int) -> None:
+        """Return if C has left a call to this class, and raise why it failed if C has made it."""
+        if result > 0:
+            raise self._error(result)
 
     def _call(self, function, name, arguments, buffers, target, stream, algorithm, scale=None) -> None:
         for b in buffers:

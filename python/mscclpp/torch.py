@@ -65,9 +65,9 @@ class ProcessGroup(dist.ProcessGroup):
         self._device = device
         self._lanes: dict = {}
         self._lanes_lock = threading.Lock()
+        self._comms: list[Communicator] = []  # which end with the group, also those that wait for ranks to join
         self.communicator = self._meet(store, "collectives", rank, size)
         self._host = Moves(self.communicator)
-        self._comms = [self.communicator]
         self._worker = None
         threading.Thread(target=_watch, args=(weakref.ref(self), self._stop), name="mscclpp-timeouts", daemon=True).start()
 
@@ -79,7 +79,13 @@ class ProcessGroup(dist.ProcessGroup):
             store.set(key, own.bytes)
         else:
             own = UniqueId(bytes(self._fetch(store, key)))
-        return Communicator(own, rank, size, device=device, timeout=min(self._limit, 3600.0))
+        comm = self._kept(Communicator(own, rank, size, device=device, timeout=min(self._limit, 3600.0), join=False))
+        try:
+            comm.join()
+        except BaseException:
+            comm.close()
+            raise
+        return comm
 
     def _fetch(self, store, key: str) -> bytes:
         """Return a value of the store once it is there.
@@ -122,7 +128,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def _moves(self, device, key: str, rank: int, size: int) -> Moves:
         """Meet with those that use the same key, for a GPU."""
-        return Moves(self._kept(self._meet(self._own_store(), f"cuda-{key}", rank, size, f"cuda:{device.index}")))
+        return Moves(self._meet(self._own_store(), f"cuda-{key}", rank, size, f"cuda:{device.index}"))
 
     # Answers to torch ------------------------------------------------------------------------------
 
@@ -392,7 +398,7 @@ class ProcessGroup(dist.ProcessGroup):
 
         def perform():
             if pair[0] is None:
-                pair[0] = Moves(self._kept(self._meet(self._own_store(), f"{src}-{dst}-{tag}", 0 if self._me == src else 1, 2)))
+                pair[0] = Moves(self._meet(self._own_store(), f"{src}-{dst}-{tag}", 0 if self._me == src else 1, 2))
             run(pair[0], 1 if self._me == src else 0)
         work = Work(self, [tensor])
         pair[1].put(lambda: self._timed(perform, what), work)

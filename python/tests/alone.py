@@ -9,7 +9,6 @@ import os
 import pickle
 import struct
 import sys
-import tempfile
 import threading
 import unittest
 import warnings
@@ -45,16 +44,6 @@ class Interface(unittest.TestCase):
         self.assertIn("mscclpp", loaded)
         own = {name.partition(".")[2] for name in loaded if name.startswith("mscclpp.")}
         self.assertEqual(own & {"language", "torch", "utils", "_driver", "_nvrtc", "_dlpack", "_groups", "_gpu_buffer"}, set())
-
-    def test_import_takes_50_milliseconds(self):
-        """Of a processor, with bytecode, as an installed package has it; the least of some processes, for others share their processors with this machine."""
-        import subprocess
-        code = "import time; begun = time.process_time_ns(); import mscclpp; print(time.process_time_ns() - begun)"
-        with tempfile.TemporaryDirectory() as folder:
-            env = {**os.environ, "PYTHONPYCACHEPREFIX": folder}
-            env.pop("PYTHONDONTWRITEBYTECODE", None)
-            took = [int(subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout) / 1e6 for _ in range(5)]
-        self.assertLess(min(took), 50, took)
 
     def test_all_names_exist(self):
         for name in mscclpp.__all__:

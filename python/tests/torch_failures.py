@@ -73,10 +73,11 @@ def late_work():
 
 
 def aborted():
-    """An abort ends what is under way: a collective, and a message."""
+    """An abort ends what is under way: a collective, and messages that wait for the other rank to meet."""
     store = begin()
     if rank == 0:
-        works = [dist.all_reduce(torch.ones(1), async_op=True), dist.irecv(torch.ones(1), 1)]
+        works = [dist.all_reduce(torch.ones(1), async_op=True), dist.irecv(torch.ones(1), 1), dist.isend(torch.ones(1), 1)]
+        store.wait(["mscclpp/0-1-0"], LIMIT)  # it joins
         dist.group.WORLD.abort()
         for work in works:
             noticed(work.wait, mscclpp.Error, "aborted")
