@@ -77,11 +77,41 @@ func TestKeyboardInterrupt(t *testing.T) {
 	}
 }
 
+// Ctrl-C in a job ends the calls of all ranks, which end in order.
+func TestInterruptedJob(t *testing.T) {
+	p, root := newest(t, "nothing else", anyPython), tree(t)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	c := exec.CommandContext(ctx, filepath.Join(root, "bin/mscclpp-run"), "-n", "2", "--", p.Path, "tests/failures.py", "interrupted_job")
+	c.Env = environment(t, root, "MSCCLPP_LOG__LEVEL=none")
+	c.Stderr = os.Stderr
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	count := map[string]int{}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		count[lines.Text()]++
+		if lines.Text() == "waits" && count["waits"] == 2 {
+			if err := c.Process.Signal(syscall.SIGINT); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	err = c.Wait()
+	if count["waits"] != 2 || count["interrupted"] != 2 || count["rank 0 is done"] != 1 || count["rank 1 is done"] != 1 {
+		t.Errorf("%v, %v: expected each of 2 ranks to wait, to be interrupted, and to be done", err, count)
+	}
+}
+
 func interrupt(t *testing.T, root string, p interpreter, program, scene string) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	c := exec.CommandContext(ctx, p.Path, program, scene)
-	c.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "PYTHONPATH=" + filepath.Join(root, "python"), "PYTHONDONTWRITEBYTECODE=1", "MSCCLPP_LOG__LEVEL=none"}
+	c.Env = environment(t, root, "MSCCLPP_LOG__LEVEL=none")
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
 	if err != nil {

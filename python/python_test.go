@@ -118,8 +118,16 @@ func tree(t *testing.T) string {
 // limit ends a program that hangs.
 const limit = 6 * time.Minute
 
-// patient are settings by which nothing ends that a busy machine makes slow: ranks start far apart, and those behind a failure are yet to report.
-var patient = []string{"MSCCLPP_BOOTSTRAP__TIMEOUT=5m", "MSCCLPP_PLUGINS__START_TIMEOUT=5m", "MSCCLPP_LAUNCH__LINGER=5m"}
+// environment returns the variables of a program, in which nothing of the machine decides the outcome. Nothing ends that a busy machine makes slow: ranks
+// start far apart, and those behind a failure or a signal are yet to report.
+func environment(t *testing.T, root string, more ...string) []string {
+	t.Helper()
+	return append([]string{
+		"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "PYTHONPATH=" + filepath.Join(root, "python"),
+		"PYTHONDONTWRITEBYTECODE=1", "OMP_NUM_THREADS=1", "MSCCLPP_LOG__LEVEL=error",
+		"MSCCLPP_BOOTSTRAP__TIMEOUT=5m", "MSCCLPP_PLUGINS__START_TIMEOUT=5m", "MSCCLPP_LAUNCH__LINGER=5m", "MSCCLPP_LAUNCH__GRACE=5m",
+	}, more...)
+}
 
 // run runs a program of Python, as so many ranks, or by itself for 0. It returns its output and whether it has succeeded.
 func run(t *testing.T, p interpreter, ranks int, env []string, args ...string) (string, error) {
@@ -132,10 +140,7 @@ func run(t *testing.T, p interpreter, ranks int, env []string, args ...string) (
 		command = append([]string{filepath.Join(root, "bin/mscclpp-run"), "-n", fmt.Sprint(ranks), "--"}, command...)
 	}
 	c := exec.CommandContext(ctx, command[0], command[1:]...)
-	c.Env = slices.Concat([]string{
-		"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "PYTHONPATH=" + filepath.Join(root, "python"),
-		"PYTHONDONTWRITEBYTECODE=1", "OMP_NUM_THREADS=1", "MSCCLPP_LOG__LEVEL=error",
-	}, patient, env)
+	c.Env = environment(t, root, env...)
 	text, err := c.CombinedOutput()
 	return string(text), err
 }

@@ -23,4 +23,4 @@ fi
 export NVRTC_LIBRARY
 TORCH_TEST_PYTHON=$venv/bin/python ${GO:-go} test -vet=off -count=1 -timeout 15m ./nccl/torchtest
 # The backend in Python, arrays of NumPy, which comes with torch, and kernels that NVIDIA's compiler makes. A named Python has to have what tests need.
-MSCCLPP_TEST_PYTHON=$venv/bin/python ${GO:-go} test -vet=off -count=1 -timeout 15m -run "$tests" ./python
+MSCCLPP_TEST_PYTHON=$venv/bin/python ${GO:-go} test -vet=off -count=1 -timeout 20m -run "$tests" ./python

@@ -166,6 +166,23 @@ def outlives():
         sys.exit("closed memory was given away")
 
 
+def captured(own):
+    """A call that is captured runs with what is in its memory whenever the graph is launched."""
+    stream, graph, made = ctypes.c_void_p(one), ctypes.c_void_p(), ctypes.c_void_p()
+    own.prepare("allreduce", "float32")
+    with driver.on(number):
+        assert raw.cuStreamBeginCapture_v2(stream, 1) == 0
+        own.all_reduce(Interface(a, one), Interface(b, one))
+        assert raw.cuStreamEndCapture(stream, ctypes.byref(graph)) == 0
+        assert raw.cuGraphInstantiateWithFlags(ctypes.byref(made), graph, ctypes.c_ulonglong(0)) == 0
+    for value in (1.0, 5.0):
+        write(a, value * (rank + 1), one)
+        with driver.on(number):
+            assert raw.cuGraphLaunch(made, stream) == 0
+        assert read(b, one) == {3 * value}, value
+    assert raw.cuGraphExecDestroy(made) == raw.cuGraphDestroy(graph) == 0
+
+
 with comm:
     a, b = comm.alloc(4 * N), comm.alloc(4 * N)
     one, two = new_stream(), new_stream()
@@ -244,6 +261,8 @@ with comm:
             comm.barrier()
             comm.settle()
 
+    with comm.split(0) as own:
+        captured(own)
     outlives()
     a.write(Floats(*[7] * N))
     assert a.read(8) == bytes(Floats(7, 7))[:8]

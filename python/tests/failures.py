@@ -236,6 +236,19 @@ def interrupted():
     assert len(other) == 1
 
 
+def interrupted_job():
+    """SIGINT for all ranks while each waits for the other: the slower one may learn of the faster one's first."""
+    try:
+        with mscclpp.Communicator() as comm:
+            comm.all_reduce(one())
+            announce("recv")
+            comm.recv(one(), 1 - rank)
+    except (KeyboardInterrupt, mscclpp.PeerError) as problem:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        assert isinstance(problem, KeyboardInterrupt) or "KeyboardInterrupt" in str(problem), problem
+        print("interrupted", flush=True)
+
+
 def interrupted_child():
     """SIGINT for a forked child is none for its parent, which waits."""
     import signal

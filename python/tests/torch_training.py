@@ -65,20 +65,24 @@ def sharded(group):
     return torch.cat([train(model), weights(model)])
 
 
-def integers(group):
-    """Gradients are sums of small integers."""
+def integers(group, shard=False):
+    """Gradients of DDP are sums of small integers."""
     model = torch.nn.Linear(8, 8)
     with torch.no_grad():
         model.weight.copy_(torch.arange(64.0).view(8, 8) % 5)
         model.bias.zero_()
-    model = DistributedDataParallel(model, process_group=group)
+    model = fully_shard(model, mesh=DeviceMesh.from_group(group, "cpu")) if shard else DistributedDataParallel(model, process_group=group)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     for step in range(4):
-        model.zero_grad()
+        optimizer.zero_grad()
         (model(torch.full((2, 8), float(rank + step))) * size).sum().backward()
-        with torch.no_grad():
-            for p in model.parameters():
-                p -= p.grad
+        optimizer.step()
     return weights(model)
+
+
+def sharded_integers(group):
+    """Gradients of FSDP2 are, too."""
+    return integers(group, shard=True)
 
 
 def tensors(group):
@@ -90,7 +94,7 @@ def tensors(group):
     return torch.cat([product.reshape(-1), columns.reshape(-1), sharded.sum().full_tensor().reshape(-1)])
 
 
-for function, exact in ((ddp, size == 2), (sharded, size == 2), (integers, True), (tensors, True)):
+for function, exact in ((ddp, size == 2), (sharded, size == 2), (integers, True), (sharded_integers, True), (tensors, True)):
     expected, got = function(groups["gloo"]), function(groups["mscclpp"])
     same = torch.equal(got, expected) if exact else torch.allclose(got, expected, rtol=1e-6, atol=1e-6)
     if not same or not torch.isfinite(got).all():
