@@ -307,7 +307,7 @@ def interrupted_everywhere():
     def pushed(comm):
         proxy = comm.proxy(2, lambda *_: None)  # nothing is completed
         return proxy, proxy.push(1)
-    # What comes before a call, the call, and the function in which it waits: that of the first call of a type, where another makes later ones.
+    # The preparation of a call, the call, and the function in which it waits: of the first call of a type, and of later ones, which has its name.
     nothing, calls = lambda c: None, {
         "barrier": lambda c, _: c.barrier(), "all_reduce": lambda c, _: c.all_reduce(one()), "gather": lambda c, _: c.gather(one(), array.array("f", [0, 0])),
         "recv": lambda c, _: c.recv(one(), 1), "broadcast": lambda c, _: c.broadcast(one(), root=1),
