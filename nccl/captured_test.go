@@ -16,7 +16,7 @@ func TestFirstCallOfATypeIsCaptured(t *testing.T) {
 	t.Parallel()
 	driver := emulated.Build(t)
 	from := emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32", "bf16"}}
-	kernels, beside := emulated.Images(t, from), t.TempDir()
+	kernels, beside := emulatedImages(t, from), t.TempDir()
 	emulated.MachineCode(t, kernels, beside, []string{"sm_90"}, from)
 	environment := []string{
 		"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), cuda.EnvLibrary + "=" + driver, "LD_LIBRARY_PATH=" + filepath.Dir(driver),

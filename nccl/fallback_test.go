@@ -108,7 +108,7 @@ func TestFallbackOrder(t *testing.T) {
 	t.Parallel()
 	path := standin(t, "-DVERSION=22809", "-DLATER")
 	driver := emulated.Build(t)
-	kernels := emulated.Images(t, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}})
+	kernels := emulatedImages(t, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}})
 	ranksWith(t, "ordered.c", 2, append([]string{
 		"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), cuda.EnvLibrary + "=" + driver, "LD_LIBRARY_PATH=" + filepath.Dir(driver),
 		emulated.EnvImages + "=" + kernels, emulated.EnvMemory + "=1073741824",

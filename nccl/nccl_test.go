@@ -33,33 +33,6 @@ var built struct {
 	err error
 }
 
-// folders are removed when all tests have ended.
-var folders struct {
-	sync.Mutex
-	list []string
-}
-
-// scratch makes a folder for what several tests use.
-func scratch(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "mscclpp-nccl-test-*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	folders.Lock()
-	defer folders.Unlock()
-	folders.list = append(folders.list, dir)
-	return dir
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	for _, dir := range folders.list {
-		_ = os.RemoveAll(dir)
-	}
-	os.Exit(code)
-}
-
 func install(ctx context.Context) error {
 	lib := filepath.Join(built.dir, "lib")
 	for _, c := range []*exec.Cmd{
@@ -97,7 +70,8 @@ func library(t *testing.T) string {
 // environ is that of the programs: nothing of the machine that runs the tests decides their outcome.
 func environ(t *testing.T, more ...string) []string {
 	t.Helper()
-	return append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "MSCCLPP_DEVICE=host", "MSCCLPP_TRANSPORT__SHM__IMAGES=" + collectivetest.HostImages(t)}, more...)
+	images := keep(t, "images for the host", func() (string, error) { return collectivetest.BuildHostImages(t.Context()) })
+	return append([]string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "MSCCLPP_DEVICE=host", "MSCCLPP_TRANSPORT__SHM__IMAGES=" + images}, more...)
 }
 
 // compile builds a program of testdata against the library.
@@ -112,39 +86,21 @@ func compileFor(t *testing.T, source, dir string) string {
 	return link(t, source, dir, "-lnccl")
 }
 
-// programs are those of testdata that were built: tests run some of them many times.
-var programs struct {
-	sync.Mutex
-	built map[string]func() (string, error) // by the arguments of the compiler
-}
-
 // link is compileFor a library.
 func link(t *testing.T, source, dir, with string) string {
 	t.Helper()
 	args := []string{"-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "testdata/" + source, "-L" + library(t), with, "-Wl,-rpath," + dir, "-lpthread", "-lm"}
-	key := strings.Join(args, " ")
-	programs.Lock()
-	build := programs.built[key]
-	if build == nil {
-		program := filepath.Join(scratch(t), "program")
-		build = sync.OnceValues(func() (string, error) {
-			text, err := exec.Command("cc", append(args, "-o", program)...).CombinedOutput()
-			if err != nil {
-				err = fmt.Errorf("%s: %w\n%s", key, err, text)
-			}
-			return program, err
-		})
-		if programs.built == nil {
-			programs.built = map[string]func() (string, error){}
+	return keep(t, strings.Join(args, " "), func() (string, error) {
+		dir, err := folder()
+		if err != nil {
+			return "", err
 		}
-		programs.built[key] = build
-	}
-	programs.Unlock()
-	program, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return program
+		program := filepath.Join(dir, "program")
+		if text, err := exec.Command("cc", append(args, "-o", program)...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("cc %v: %w\n%s", args, err, text)
+		}
+		return program, nil
+	})
 }
 
 func run(t *testing.T, c *exec.Cmd) string {
@@ -465,7 +421,7 @@ func onGPUs(t *testing.T, more ...string) []string {
 func onGPUsWith(t *testing.T, kernels []emulated.Source, more ...string) []string {
 	t.Helper()
 	driver := emulated.Build(t)
-	images := emulated.Images(t, append(kernels, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}},
+	images := emulatedImages(t, append(kernels, emulated.Source{Spec: "../collectives/image/kernels.json", Types: []string{"f32"}},
 		emulated.Source{Spec: "../collectives/internal/scaling/kernels/kernels.json", Images: "../collectives/internal/scaling/image", Types: []string{"f32"}})...)
 	return append([]string{
 		"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), cuda.EnvLibrary + "=" + driver, "LD_LIBRARY_PATH=" + filepath.Dir(driver),

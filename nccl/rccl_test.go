@@ -90,7 +90,7 @@ func onHIP(t *testing.T, more ...string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	images := emulated.Images(t, runtime.Tree("..", "f32")...)
+	images := emulatedImages(t, runtime.Tree("..", "f32")...)
 	return append([]string{
 		"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), hip.EnvLibrary + "=" + library, emulated.EnvImages + "=" + images,
 		emulated.EnvGPUs + "=2", emulated.EnvMemory + "=1073741824",
