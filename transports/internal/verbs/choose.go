@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -98,7 +99,7 @@ func (d *adapter) prepare(c Config, mode Mode) error {
 			if c.MTU != 0 {
 				d.portAttr.mtu = min(f.mtu, mtuCode(c.MTU))
 			}
-			if err = d.pickGID(c.GIDIndex); err == nil {
+			if err = d.pickGID(c); err == nil {
 				return nil
 			}
 		}
@@ -108,15 +109,15 @@ func (d *adapter) prepare(c Config, mode Mode) error {
 }
 
 // pickGID finds the port's address. On Ethernet packets are sent to it, so it must
-// be one of RoCE v2, and preferably a routed one.
-func (d *adapter) pickGID(index int) error {
-	best, worth := -1, 0
+// be one of RoCE v2, and preferably a routed one, of the family and the network that are asked for.
+func (d *adapter) pickGID(c Config) error {
+	index, best, worth := c.GIDIndex, -1, 0
 	for i := range d.portAttr.gids {
 		if index >= 0 && i != index {
 			continue
 		}
 		gid, kind, err := d.queryGID(d.port, i)
-		if err != nil || gid == [16]byte{} {
+		if err != nil || gid == [16]byte{} || index < 0 && d.portAttr.ethernet && !c.wantsGID(gid) {
 			continue
 		}
 		if v := d.gidWorth(gid, kind); v > worth || index >= 0 {
@@ -127,10 +128,32 @@ func (d *adapter) pickGID(index int) error {
 		if index >= 0 {
 			return fmt.Errorf("device %s port %d has no address at gid_index %d: expected an index of its %d that is in use", d.name, d.port, index, d.portAttr.gids)
 		}
-		return fmt.Errorf("device %s port %d has no usable address among %d: expected one of RoCE v2; give its network device an IP address", d.name, d.port, d.portAttr.gids)
+		return fmt.Errorf("device %s port %d has no usable address among %d: expected one of RoCE v2%s; give its network device an IP address", d.name, d.port, d.portAttr.gids, c.gidWanted())
 	}
 	d.gidIndex = best
 	return nil
+}
+
+// wantsGID reports whether an address is of the family and the network that are asked for.
+func (c Config) wantsGID(gid [16]byte) bool {
+	ip := netip.AddrFrom16(gid).Unmap()
+	if c.GIDFamily != "" && ip.Is4() != (c.GIDFamily == "inet") {
+		return false
+	}
+	network, err := netip.ParsePrefix(c.GIDRange) // checked by Validate
+	return err != nil || network.Contains(ip)
+}
+
+// gidWanted says it in words.
+func (c Config) gidWanted() string {
+	text := ""
+	if c.GIDFamily != "" {
+		text += " with gid_family " + c.GIDFamily
+	}
+	if c.GIDRange != "" {
+		text += " in gid_range " + c.GIDRange
+	}
+	return text
 }
 
 func (d *adapter) gidWorth(gid [16]byte, kind int) int {

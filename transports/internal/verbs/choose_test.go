@@ -33,6 +33,8 @@ func TestNoDevice(t *testing.T) {
 		"no address":      {[]string{"GID_KIND=1"}, nil, Atomic, []string{"no usable address", "RoCE v2", "IP address"}},
 		"an empty index":  {nil, func(c *Config) { c.GIDIndex = 0 }, Immediate, []string{"gid_index 0"}},
 		"beyond the end":  {nil, func(c *Config) { c.GIDIndex = 9 }, Immediate, []string{"gid_index 9"}},
+		"of no family":    {[]string{"GID_KIND=1"}, func(c *Config) { c.GIDFamily = "inet6" }, Atomic, []string{"no usable address", "gid_family inet6"}},
+		"of no network":   {nil, func(c *Config) { c.GIDRange = "10.0.0.0/8" }, Atomic, []string{"no usable address", "gid_range 10.0.0.0/8"}},
 		"no such library": {nil, func(c *Config) { c.Library = "/nowhere/libibverbs.so" }, Atomic, []string{"/nowhere/libibverbs.so", "install libibverbs1"}},
 		"another library": {nil, func(c *Config) { c.Library = "libm.so.6" }, Atomic, []string{"has no ibv_get_device_list"}},
 	} {
@@ -87,6 +89,21 @@ func TestPortAndAddressAreFound(t *testing.T) {
 	for k, v := range want {
 		if live.Facts[k] != v {
 			t.Errorf("%s is %q, expected %q", k, live.Facts[k], v)
+		}
+	}
+}
+
+// The address is of the family and the network that the user asks for, unless an index says which one.
+func TestAddressOfFamilyAndNetwork(t *testing.T) {
+	for at, change := range map[string]func(*Config){
+		" at 2":  func(c *Config) { c.GIDFamily = "inet6" },
+		" at 3":  func(c *Config) { c.GIDFamily, c.GIDRange = "inet", "192.0.2.0/24" },
+		"1 at 2": func(c *Config) { c.GIDRange = "fe80::/10" },
+		"2 at 2": func(c *Config) { c.GIDIndex, c.GIDFamily, c.GIDRange = 2, "inet", "10.0.0.0/8" },
+	} {
+		live, err := transportOn(t, fake(t), Atomic, change).Probe(t.Context(), framework.Facts{})
+		if want := at[strings.Index(at, " "):]; err != nil || !strings.HasSuffix(live.Facts["gid"], want) {
+			t.Errorf("%+v, %v: expected the address%s", live, err, want)
 		}
 	}
 }
@@ -315,6 +332,7 @@ func TestConfig(t *testing.T) {
 	}
 	for word, change := range map[string]func(*Config){
 		"port": func(c *Config) { c.Port = -1 }, "gid_index": func(c *Config) { c.GIDIndex = 256 }, "mtu": func(c *Config) { c.MTU = 1500 },
+		"gid_family": func(c *Config) { c.GIDFamily = "AF_INET" }, "gid_range": func(c *Config) { c.GIDRange = "10.0.0.1" },
 		"traffic_class": func(c *Config) { c.TrafficClass = 256 }, "service_level": func(c *Config) { c.ServiceLevel = 16 },
 		"ack_timeout": func(c *Config) { c.AckTimeout = 0 }, "retries": func(c *Config) { c.Retries = 7 },
 		"queue_depth": func(c *Config) { c.QueueDepth = 8 }, "receives": func(c *Config) { c.Receives = 0 },

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"net/netip"
 	"runtime"
 	"time"
 
@@ -13,6 +14,8 @@ type Config struct {
 	Devices      []string      `help:"RDMA devices, or their network devices, that may be used: the nearest to the rank's device, the first named of equally near ones. Empty: all, and ranks of a host take equally near ones in turn."`
 	Port         int           `help:"Port of the device; 0: the first that is active."`
 	GIDIndex     int           `option:"gid_index" help:"Index of the port's address; -1: found by scanning, RoCE v2 with an IP address first."`
+	GIDFamily    string        `option:"gid_family" help:"Family of the port's address on RoCE, where it is found by scanning: inet, inet6, or empty for either, IPv4 first."`
+	GIDRange     string        `option:"gid_range" help:"Network in which the port's address on RoCE has to be, such as 10.1.0.0/16, where it is found by scanning. Empty: any."`
 	Fabric       string        `help:"Name of the network. Ranks with different names are not connected. Empty: the InfiniBand subnet, or one name for all of RoCE."`
 	MTU          int           `option:"mtu" help:"Largest packet in bytes: 256, 512, 1024, 2048 or 4096; 0: what the port has. The smaller one of both sides is used."`
 	TrafficClass int           `help:"Traffic class of RoCE packets, 0 to 255. Lossless classes are a matter of the network."`
@@ -60,6 +63,12 @@ func (c Config) Validate() error {
 		if n.value < n.low || n.value > n.high {
 			return framework.BadOption(n.name, "%s %d: expected %d to %d", n.name, n.value, n.low, n.high)
 		}
+	}
+	if c.GIDFamily != "" && c.GIDFamily != "inet" && c.GIDFamily != "inet6" {
+		return framework.BadOption("gid_family", "gid_family %q: expected inet, inet6, or nothing", c.GIDFamily)
+	}
+	if _, err := netip.ParsePrefix(c.GIDRange); c.GIDRange != "" && err != nil {
+		return framework.BadOption("gid_range", "gid_range %q: expected a network such as 10.1.0.0/16 or fd00::/8", c.GIDRange)
 	}
 	if c.MTU != 0 && mtuCode(c.MTU) == 0 {
 		return framework.BadOption("mtu", "mtu %d: expected 256, 512, 1024, 2048, 4096, or 0 for what the port has", c.MTU)
