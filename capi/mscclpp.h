@@ -112,8 +112,10 @@ typedef struct {
   void *log_context;
   uint64_t timeout; /* ns, of each call that waits for other ranks to get ready; 0: the configuration's */
   const char *version; /* of the program: ranks whose versions differ refuse to join; NULL: the same as "" */
+  const char *const *defaults;   /* as settings, in the place of the library's own: files, variables and settings override them */
+  size_t defaults_count;
 } mscclpp_comm_options_t;
-#define MSCCLPP_COMM_OPTIONS_INIT {sizeof(mscclpp_comm_options_t), NULL, 0, 0, NULL, NULL, NULL, 0, NULL, NULL, 0, NULL}
+#define MSCCLPP_COMM_OPTIONS_INIT {sizeof(mscclpp_comm_options_t), NULL, 0, 0, NULL, NULL, NULL, 0, NULL, NULL, 0, NULL, NULL, 0}
 
 /* mscclpp_unique_id_create makes an id. The process need not be a rank; ranks ask it where rank 0 is, so it has to live until
  * all have joined. An id serves one job, and may remain unused. address is the IP address or host name at which others reach this process,

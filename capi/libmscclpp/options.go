@@ -21,11 +21,15 @@ import (
 // plan reads the options of a communicator. closer ends the log, and may be nil.
 func plan(o *C.mscclpp_comm_options_t) (p setup.Plan, timeout time.Duration, closer io.Closer, err error) {
 	p = setup.Plan{Getenv: getenv, Device: C.GoString(o.device), BuiltIn: settle()}
-	settings, err := settingsOf(o)
+	settings, err := settingsOf("settings", o.settings, o.settings_count)
 	if err != nil {
 		return p, 0, nil, err
 	}
-	if p.Config, err = config.Load(sources(C.GoString(o.config_file), settings)); err != nil {
+	from := sources(C.GoString(o.config_file), settings)
+	if from.Defaults, err = settingsOf("defaults", o.defaults, o.defaults_count); err != nil {
+		return p, 0, nil, err
+	}
+	if p.Config, err = config.Load(from); err != nil {
 		return p, 0, nil, fmt.Errorf("configuration: %w", err)
 	}
 	if timeout, err = timeoutOf(o, &p.Config.Config); err != nil {
@@ -44,20 +48,21 @@ func plan(o *C.mscclpp_comm_options_t) (p setup.Plan, timeout time.Duration, clo
 	return p, timeout, closer, nil
 }
 
-func settingsOf(o *C.mscclpp_comm_options_t) ([]config.Setting, error) {
-	if o.settings_count == 0 {
+// settingsOf reads a list of settings, whose name is in errors.
+func settingsOf(name string, list **C.char, count C.size_t) ([]config.Setting, error) {
+	if count == 0 {
 		return nil, nil
 	}
-	if o.settings == nil || o.settings_count > math.MaxInt32 {
-		return nil, fmt.Errorf("%w: comm create: settings is NULL or settings_count wrong: %d settings", framework.ErrInvalid, o.settings_count)
+	if list == nil || count > math.MaxInt32 {
+		return nil, fmt.Errorf("%w: comm create: %s is NULL or %s_count wrong: %d settings", framework.ErrInvalid, name, name, count)
 	}
 	var out []config.Setting
-	for i, s := range unsafe.Slice((**C.char)(unsafe.Pointer(o.settings)), int(o.settings_count)) {
+	for i, s := range unsafe.Slice(list, int(count)) {
 		key, value, ok := strings.Cut(C.GoString(s), "=")
 		if !ok {
-			return nil, fmt.Errorf("%w: comm create: settings[%d] is %q: expected \"key=value\"", framework.ErrInvalid, i, key)
+			return nil, fmt.Errorf("%w: comm create: %s[%d] is %q: expected \"key=value\"", framework.ErrInvalid, name, i, key)
 		}
-		out = append(out, config.Setting{Key: key, Value: value, Flag: fmt.Sprintf("settings[%d]", i)})
+		out = append(out, config.Setting{Key: key, Value: value, Flag: fmt.Sprintf("%s[%d]", name, i)})
 	}
 	return out, nil
 }

@@ -105,6 +105,11 @@ void versions(void) {
   o.settings = unknown;
   REFUSES(mscclpp_comm_create(&o, &comm), MSCCLPP_INVALID, "comm.scratch"); /* which is the nearest */
   o.settings_count = 0;
+  o.defaults_count = 1;
+  REFUSES(mscclpp_comm_create(&o, &comm), MSCCLPP_INVALID, "defaults is NULL");
+  o.defaults = wrong;
+  REFUSES(mscclpp_comm_create(&o, &comm), MSCCLPP_INVALID, "defaults[0] is \"comm.scratch\": expected \"key=value\"");
+  o.defaults_count = 0;
   o.device = "abacus";
   OK(mscclpp_comm_create(&o, &comm));
   REFUSES(mscclpp_comm_join(comm), MSCCLPP_INVALID, "abacus");

@@ -52,6 +52,31 @@ func TestDefaultsLoadAndPass(t *testing.T) {
 	}
 }
 
+// Defaults of a program are in the place of this package's: each layer of the user counts before them, and
+// mistakes in them are found.
+func TestDefaultsOfAProgram(t *testing.T) {
+	s := Sources{
+		Defaults: []Setting{{"bootstrap.timeout", "30m", "defaults[0]"}, {"check.overlap", "false", "defaults[1]"}, {"collectives.preload", "true", "defaults[2]"}},
+		Job:      write(t, "j.yaml", "bootstrap: {timeout: 2m}\n"),
+		Environ:  []string{"MSCCLPP_COLLECTIVES__PRELOAD=false"},
+	}
+	e := load(t, s)
+	if e.Bootstrap.Timeout != Duration(2*time.Minute) || e.Collectives.Preload || e.Check.Overlap {
+		t.Errorf("timeout %v, preload %v, overlap %v: expected 2m, false, false", e.Bootstrap.Timeout, e.Collectives.Preload, e.Check.Overlap)
+	}
+	if o := e.Origin("check.overlap"); o.Layer != "program" || o.String() != "defaults[1]" {
+		t.Errorf("origin %v %v", o.Layer, o)
+	}
+	s.Flags = []Setting{{"check.overlap", "true", "--set"}}
+	if e := load(t, s); !e.Check.Overlap {
+		t.Error("a flag does not count")
+	}
+	s.Defaults[0].Key = "bootstrap.timeuot"
+	if _, err := Load(s); err == nil || !strings.Contains(err.Error(), "defaults[0]") {
+		t.Errorf("%v: expected an error that names the default", err)
+	}
+}
+
 // Each layer sets the key of the one below and one of its own.
 func TestLayers(t *testing.T) {
 	system := write(t, "config.yaml", "comm: {scratch: 1MiB, max_blocks: 4}\ntransports: [tcp, shm]\n")

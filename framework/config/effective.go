@@ -8,7 +8,7 @@ import (
 
 // Origin says where a value came from.
 type Origin struct {
-	Layer  string // "default", "system", "user", "job", "environment" or "flag"
+	Layer  string // "default", "program", "system", "user", "job", "environment" or "flag"
 	Source string // path of the file, name of the variable or flag, or "FLAG (VARIABLE)" in a rank; "" for defaults
 	Line   int    // within a file; 0 unknown
 }

@@ -25,7 +25,8 @@ const delimiter = "/"
 // Sources says what is loaded. Its zero value loads the defaults alone; Standard
 // fills it for a program.
 type Sources struct {
-	SystemBase string // path without extension; "" none
+	Defaults   []Setting // of the program: all that users set counts before them
+	SystemBase string    // path without extension; "" none
 	UserBase   string
 	Job        string   // path with extension; "" none. Must exist.
 	Environ    []string // as of os.Environ
@@ -53,6 +54,9 @@ func Load(s Sources) (*Effective, error) {
 	if err := l.merge(treeOf(reflect.ValueOf(Default()))); err != nil {
 		return nil, err
 	}
+	if err := l.settings("program", s.Defaults); err != nil {
+		return nil, err
+	}
 	for _, f := range []struct{ layer, base, path string }{
 		{"system", s.SystemBase, ""}, {"user", s.UserBase, ""}, {"job", "", s.Job},
 	} {
@@ -63,7 +67,7 @@ func Load(s Sources) (*Effective, error) {
 	if err := l.environment(s.Environ); err != nil {
 		return nil, err
 	}
-	if err := l.flags(s.Flags); err != nil {
+	if err := l.settings("flag", s.Flags); err != nil {
 		return nil, err
 	}
 	return l.finish()
@@ -145,12 +149,12 @@ func (l *loader) environment(environ []string) error {
 // beside other settings. Errors wrap framework.ErrInvalid.
 func CheckSettings(settings []Setting) error {
 	l := loader{merged: koanf.New(delimiter), eff: &Effective{origins: map[string]Origin{}}}
-	return l.flags(settings)
+	return l.settings("flag", settings)
 }
 
-// flags adds each flag as a layer of its own: a later one wins, and a mistake names
-// the flag that made it.
-func (l *loader) flags(settings []Setting) error {
+// settings adds each flag, or default of the program, as a layer of its own: a later one wins, and a
+// mistake names the flag that made it.
+func (l *loader) settings(layer string, settings []Setting) error {
 	for _, s := range settings {
 		path := strings.Split(s.Key, ".")
 		if slices.Contains(path, "") {
@@ -160,7 +164,7 @@ func (l *loader) flags(settings []Setting) error {
 		for i := len(path) - 2; i >= 0; i-- {
 			tree = map[string]any{path[i]: tree}
 		}
-		origin := Origin{Layer: "flag", Source: s.Flag}
+		origin := Origin{Layer: layer, Source: s.Flag}
 		if err := l.add(tree, true, func([]string) Origin { return origin }); err != nil {
 			return err
 		}
