@@ -63,3 +63,14 @@ func TestDebugLines(t *testing.T) {
 	}
 	expectText(t, string(text), "!Init COMPLETE")
 }
+
+// The version is another one if the user wants that, and the usual one where what is wanted is none.
+func TestVersionOverride(t *testing.T) {
+	t.Parallel()
+	for set, want := range map[string]string{
+		"22705": "NCCL version 2.27.5+", "2.30.7": "NCCL version 2.30.7+", "2804": "NCCL version 2.8.4+", "": "NCCL version 2.28.9+",
+		"2.27": `MSCCLPP_NCCL_VERSION is "2.27": expected a version`, "9": "NCCL version 2.28.9+",
+	} {
+		expectText(t, alone(t, "join.c", "NCCL_DEBUG=WARN", "MSCCLPP_NCCL_VERSION="+set), want)
+	}
+}

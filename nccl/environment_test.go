@@ -23,19 +23,23 @@ var reader struct {
 	path string
 }
 
+func compileReader(t *testing.T, path string, flags ...string) string {
+	t.Helper()
+	args := append([]string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-o", path, "testdata/settings.c"}, flags...)
+	for _, s := range []string{"settings", "variables", "adapters", "interfaces", "env", "log", "config"} {
+		args = append(args, "src/"+s+".c")
+	}
+	run(t, exec.Command("cc", append(args, "-lpthread")...))
+	return path
+}
+
 func readVariables(t *testing.T, args []string, variables ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("cc"); err != nil {
 		t.Skip("no C compiler")
 	}
 	reader.Do(func() {
-		path := filepath.Join(scratch(t), "settings")
-		sources := []string{"testdata/settings.c"}
-		for _, s := range []string{"settings", "variables", "adapters", "interfaces", "env", "log", "config"} {
-			sources = append(sources, "src/"+s+".c")
-		}
-		run(t, exec.Command("cc", append([]string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-o", path}, append(sources, "-lpthread")...)...))
-		reader.path = path
+		reader.path = compileReader(t, filepath.Join(scratch(t), "settings"))
 	})
 	c := exec.Command(reader.path, args...)
 	c.Env = append([]string{"HOME=" + t.TempDir()}, variables...)
@@ -57,7 +61,7 @@ func TestVariables(t *testing.T) {
 		variables []string
 		want      []string // parts of the output; those that begin with ! are not there
 	}{
-		{gpu, nil, []string{"\ndevice=cuda:0\n", "check.overlap=false", "bootstrap.timeout=30m", "!transports=", "!gpu_memory", "!transport.", "!check.signatures", "!bootstrap.interface", "!bootstrap.family"}},
+		{gpu, nil, []string{"\ndevice=cuda:0\n", "\ndefault check.overlap=false\n", "\ndefault bootstrap.timeout=30m\n", "\ndefault collectives.preload=true\n", "!transports=", "!gpu_memory", "!transport.", "!check.signatures", "!bootstrap.interface", "!bootstrap.family"}},
 		// interfaces
 		{host, []string{tcp, "NCCL_SOCKET_IFNAME==lo"}, []string{"bootstrap.interface=lo\n", "transport.tcp.interface=lo\n"}},
 		{host, []string{"NCCL_SOCKET_IFNAME==lo"}, []string{"bootstrap.interface=lo\n", "!transport.tcp.interface"}}, // options of others would be refused
@@ -67,20 +71,29 @@ func TestVariables(t *testing.T) {
 		{host, []string{tcp, "NCCL_OOB_NET_IFNAME=lo"}, []string{"bootstrap.interface=lo\n", "!transport.tcp.interface"}},
 		{host, []string{tcp, "NCCL_SOCKET_FAMILY=AF_INET"}, []string{"bootstrap.family=inet\n", "transport.tcp.family=inet\n"}},
 		{host, []string{tcp, "NCCL_SOCKET_FAMILY=AF_INET6"}, []string{"bootstrap.family=inet6\n", "transport.tcp.family=inet6\n"}},
+		// keys whose own variables are set
+		{host, []string{"MSCCLPP_BOOTSTRAP__INTERFACE=eth9", tcp, "NCCL_SOCKET_IFNAME==lo"}, []string{"!bootstrap.interface", "transport.tcp.interface=lo\n"}},
+		{gpu, []string{ib, "MSCCLPP_TRANSPORT__IB_HOST__GID_INDEX=1", "NCCL_IB_GID_INDEX=3"}, []string{"\ntransport.ib-nonatomic.gid_index=3\n", "!ib-host.gid_index"}},
+		{gpu, []string{"MSCCLPP_COMM__MAX_BLOCKS=4", "NCCL_MAX_CTAS=8"}, []string{"!comm.max_blocks"}},
+		{gpu, []string{"MSCCLPP_DEVICE=cuda:3"}, []string{"\ndevice=cuda:0\n"}}, // a communicator is on the current one
 		// adapters
 		{gpu, []string{ib, "NCCL_IB_HCA==nodev_0:1,nodev_1:1"}, append(both("devices=nodev_0,nodev_1"), both("port=1")...)},
 		{gpu, []string{ib, "NCCL_IB_GID_INDEX=3"}, both("gid_index=3")},
+		{gpu, []string{ib, "NCCL_IB_ADDR_FAMILY=AF_INET"}, both("gid_family=inet")},
+		{gpu, []string{ib, "NCCL_IB_ADDR_FAMILY=AF_INET6", "NCCL_IB_ADDR_RANGE=fd00::/8"}, append(both("gid_family=inet6"), both("gid_range=fd00::/8")...)},
+		{gpu, []string{ib, "NCCL_IB_ADDR_FAMILY=inet", "NCCL_IB_ADDR_RANGE="}, []string{"!gid_family", "!gid_range"}},
 		{gpu, []string{ib, "NCCL_IB_TIMEOUT=22"}, both("ack_timeout=22")},
 		{gpu, []string{ib, "NCCL_IB_TIMEOUT=99"}, both("ack_timeout=31")},
 		{gpu, []string{ib, "NCCL_IB_RETRY_CNT=7"}, both("retries=6")},
 		{gpu, []string{ib, "NCCL_IB_SL=4"}, both("service_level=4")},
 		{gpu, []string{ib, "NCCL_IB_TC=106"}, both("traffic_class=106")},
 		{gpu, []string{ib, "NCCL_IB_QPS_PER_CONNECTION=4"}, both("queue_pairs=4")},
+		{gpu, []string{ib, "NCCL_IB_QPS_PER_CONNECTION=128"}, both("queue_pairs=64")}, // the most that a connection has
 		{gpu, []string{ib, "NCCL_DMABUF_ENABLE=0"}, both("gpu_direct=false")},
 		{gpu, []string{ib, "NCCL_NET_GDR_LEVEL=LOC"}, both("gpu_direct=false")},
 		{gpu, []string{"NCCL_NET_GDR_LEVEL=SYS"}, []string{"!gpu_direct"}},
-		{gpu, []string{info, "NCCL_IB_PCI_RELAXED_ORDERING=1", "NCCL_IB_ROCE_VERSION_NUM=2", "NCCL_IB_ADDR_FAMILY=AF_INET", "NCCL_IB_ADDR_RANGE=10.0.0.0/8"},
-			[]string{"NCCL_IB_PCI_RELAXED_ORDERING=1 has no effect", "NCCL_IB_ROCE_VERSION_NUM=2 has no effect", "NCCL_IB_ADDR_FAMILY=AF_INET has no effect", "NCCL_IB_ADDR_RANGE=10.0.0.0/8 has no effect", "!WARN"}},
+		{gpu, []string{info, "NCCL_IB_PCI_RELAXED_ORDERING=1", "NCCL_IB_ROCE_VERSION_NUM=2"},
+			[]string{"NCCL_IB_PCI_RELAXED_ORDERING=1 has no effect", "NCCL_IB_ROCE_VERSION_NUM=2 has no effect", "!WARN"}},
 		// transports and features
 		{gpu, []string{"NCCL_NET=Socket"}, []string{"\ntransports=cudaipc,tcp\n"}},
 		{gpu, []string{"NCCL_NET=IB"}, []string{"\ntransports=cudaipc,ib-host\n"}},
@@ -121,8 +134,8 @@ func TestVariables(t *testing.T) {
 		{gpu, []string{"NCCL_CHECK_MODE=DEBUG_LOCAL"}, []string{"!check.signatures"}},
 		{gpu, []string{"NCCL_CHECKS_DISABLE=1"}, []string{"\ncheck.signatures=never\n"}},
 		// ignored, with a line
-		{gpu, []string{info, "NCCL_TOPO_FILE=x", "NCCL_TOPO_DUMP_FILE=y", "NCCL_CROSS_NIC=1", "NCCL_IGNORE_DISK_MISMATCH=1", "NCCL_NET_MERGE_LEVEL=PIX", "NCCL_IB_MERGE_NICS=0", "NCCL_LAUNCH_ORDER_IMPLICIT=1"},
-			[]string{"NCCL_TOPO_FILE=x has", "NCCL_TOPO_DUMP_FILE=y has", "NCCL_CROSS_NIC=1 has", "NCCL_IGNORE_DISK_MISMATCH=1 has", "NCCL_NET_MERGE_LEVEL=PIX has", "NCCL_IB_MERGE_NICS=0 has", "NCCL_LAUNCH_ORDER_IMPLICIT=1 has", "!WARN"}},
+		{gpu, []string{info, "NCCL_TOPO_FILE=x", "NCCL_TOPO_DUMP_FILE=y", "NCCL_CROSS_NIC=1", "NCCL_IGNORE_DISK_MISMATCH=1", "NCCL_NET_MERGE_LEVEL=PIX", "NCCL_IB_MERGE_NICS=0"},
+			[]string{"NCCL_TOPO_FILE=x has", "NCCL_TOPO_DUMP_FILE=y has", "NCCL_CROSS_NIC=1 has", "NCCL_IGNORE_DISK_MISMATCH=1 has", "NCCL_NET_MERGE_LEVEL=PIX has", "NCCL_IB_MERGE_NICS=0 has", "!WARN"}},
 		{gpu, []string{warn, "NCCL_TOPO_FILE=x"}, []string{"!NCCL_TOPO_FILE"}},
 		// ignored, with a warning that names the setting of this project
 		{gpu, []string{warn, "NCCL_ALGO=allreduce:tree"}, []string{"NCCL WARN NCCL_ALGO=allreduce:tree has no effect on this library: MSCCLPP_COLLECTIVES__TABLE"}},
@@ -269,6 +282,65 @@ func TestVariablesOfFiles(t *testing.T) {
 	}
 }
 
+// The file of the machine counts behind both, and a file that is named and is not there is a warning.
+func TestVariablesOfTheMachine(t *testing.T) {
+	readVariables(t, []string{"0"}) // there is a compiler
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	machines := write("machine", "NCCL_CTA_POLICY=1\nNCCL_MAX_CTAS=3\nNCCL_MIN_CTAS=2\nNCCL_MIN_CTAS=1\nNCCL_COMM_SPLIT_SHARE_RESOURCES=1\n")
+	program := compileReader(t, filepath.Join(dir, "settings"), "-DMACHINES_FILE=\""+machines+"\"")
+	said := func(variables ...string) string {
+		c := exec.Command(program, "0")
+		c.Env = append([]string{"HOME=" + dir}, variables...)
+		return run(t, c)
+	}
+	got := said("NCCL_CONF_FILE="+write("job", "NCCL_MAX_CTAS=4\n"), "NCCL_CTA_POLICY=2", "NCCL_DEBUG=WARN")
+	expectText(t, got, "comm.max_blocks=4\n", "CTAPolicy=2\n", "minCTAs=2\n", "splitShare=1\n", "!NCCL_CONF_FILE")
+	got = said("NCCL_CONF_FILE="+dir+"/none", "NCCL_DEBUG=WARN")
+	expectText(t, got, "NCCL WARN NCCL_CONF_FILE="+dir+"/none: no such file", "comm.max_blocks=3\n")
+	expectText(t, said("NCCL_CONF_FILE="+dir, "NCCL_DEBUG=WARN"), "NCCL WARN NCCL_CONF_FILE="+dir+": no such file")
+}
+
+// NCCL_DEBUG_FILE names a file, which is emptied, by patterns; one that cannot be made leaves lines where they were, and so does the
+// level VERSION.
+func TestDebugFile(t *testing.T) {
+	dir := t.TempDir()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, _, _ = strings.Cut(host, ".")
+	for pattern, want := range map[string]string{"a-%h": "a-" + host, "b-%%p": "b-%p", "c-%x-%": "c-%x-%", "d-%h-%p": "d-" + host + "-[0-9]*", "e": "e"} {
+		path := filepath.Join(dir, "e")
+		if err := os.WriteFile(path, []byte("old\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		printed := readVariables(t, []string{"0"}, "NCCL_DEBUG=WARN", "NCCL_NTHREADS=1", "NCCL_DEBUG_FILE="+dir+"/"+pattern)
+		files, err := filepath.Glob(filepath.Join(dir, want))
+		if err != nil || len(files) != 1 {
+			t.Errorf("%s: files %v, %v: expected %s", pattern, files, err, want)
+			continue
+		}
+		text, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectText(t, string(text), "NCCL WARN NCCL_NTHREADS=1", "!old")
+		expectText(t, printed, "!NCCL WARN")
+	}
+	expectText(t, readVariables(t, []string{"0"}, "NCCL_DEBUG=WARN", "NCCL_NTHREADS=1", "NCCL_DEBUG_FILE="+dir+"/none/file"), "NCCL WARN NCCL_NTHREADS=1")
+	_ = readVariables(t, []string{"0"}, "NCCL_DEBUG=VERSION", "NCCL_DEBUG_FILE="+dir+"/version")
+	if _, err := os.Stat(dir + "/version"); err == nil {
+		t.Error("level VERSION makes a file")
+	}
+}
+
 // NCCL_IB_HCA names devices by how they begin, exactly, or all but some.
 func TestAdapters(t *testing.T) {
 	folder := t.TempDir()
@@ -305,6 +377,7 @@ func TestVariablesAreTaken(t *testing.T) {
 func TestVariablesAreOptions(t *testing.T) {
 	got := readVariables(t, []string{"0"}, "MSCCLPP_TRANSPORTS=cudaipc,ib-host,ib-nonatomic,tcp", "NCCL_IB_HCA==nodev_0:1", "NCCL_IB_GID_INDEX=3", "NCCL_IB_TIMEOUT=22",
 		"NCCL_IB_RETRY_CNT=7", "NCCL_IB_SL=4", "NCCL_IB_TC=106", "NCCL_IB_QPS_PER_CONNECTION=4", "NCCL_DMABUF_ENABLE=0", "NCCL_SOCKET_FAMILY=AF_INET",
+		"NCCL_IB_ADDR_FAMILY=AF_INET", "NCCL_IB_ADDR_RANGE=10.0.0.0/8",
 		"NCCL_SOCKET_IFNAME==lo", "NCCL_P2P_LEVEL=NVL", "NCCL_MNNVL_ENABLE=0")
 	n := 0
 	for line := range strings.Lines(got) {
@@ -320,7 +393,7 @@ func TestVariablesAreOptions(t *testing.T) {
 			t.Errorf("transport %s has no option %s", name, key)
 		}
 	}
-	if n != 2*9+4 {
-		t.Errorf("%d options, expected 22, in\n%s", n, got)
+	if n != 2*11+4 {
+		t.Errorf("%d options, expected 26, in\n%s", n, got)
 	}
 }

@@ -103,6 +103,16 @@ func TestFallbackRefused(t *testing.T) {
 	}
 }
 
+// A rank dies while the other library makes its communicator, which that does not know: this library ends the wait of the others.
+func TestFallbackRankDies(t *testing.T) {
+	t.Parallel()
+	path := standin(t, "-DVERSION=22809", "-DLATER")
+	said := ranksWith(t, "refused.c", 2, environ(t, append(other(t, path, "all"), "DIFFERENT=STANDIN_DIES=1")...), 1)
+	if !strings.Contains(said[0], "6 1 ") || !strings.Contains(said[0], "the fallback's communicator is not made") || !strings.Contains(said[0], "rank 1") {
+		t.Errorf("rank 0: %s: expected ncclRemoteError that names rank 1", said[0])
+	}
+}
+
 // Events order the two libraries where streams do not.
 func TestFallbackOrder(t *testing.T) {
 	t.Parallel()

@@ -394,6 +394,14 @@ func TestLendingOnGPUs(t *testing.T) {
 	ranksWith(t, "lends.c", 2, onGPUs(t, "MSCCLPP_COMM__SCRATCH=24MiB", "MSCCLPP_COLLECTIVES__TABLE=[{collective: allreduce, min_ranks: 2, max_bytes: 1M, algorithm: oneshot_ll8}, {collective: allreduce, algorithm: copy_staged}]"))
 }
 
+// Calls of two communicators on two streams are in the order in which they are made, if the user wants that.
+func TestLaunchOrder(t *testing.T) {
+	t.Parallel()
+	for _, variable := range []string{"TEST=", "NCCL_LAUNCH_ORDER_IMPLICIT=0", "NCCL_LAUNCH_ORDER_IMPLICIT=1"} {
+		ranksWith(t, "chained.c", 1, onGPUs(t, variable))
+	}
+}
+
 func TestShrinkOnGPUs(t *testing.T) {
 	t.Parallel()
 	ranksWith(t, "shrink_device.c", 3, onGPUs(t), 0)
@@ -473,9 +481,10 @@ func TestHostByConfiguration(t *testing.T) {
 		"file that is not there":     {"mistake", []string{"MSCCLPP_CONFIG=/nowhere/job.yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			program := compile(t, "residence.c")
 			ctx, cancel := context.WithTimeout(t.Context(), limit())
 			defer cancel()
-			p := exec.CommandContext(ctx, compile(t, "residence.c"))
+			p := exec.CommandContext(ctx, program)
 			p.Env = append(append(slices.Clone(onGPU), "TEST_RANK=0", "TEST_SIZE=1", "TEST_WHERE="+c.where), c.variables...)
 			run(t, p)
 		})
@@ -496,9 +505,10 @@ func TestManyOfAProcess(t *testing.T) {
 // alone runs a program that makes its own ids.
 func alone(t *testing.T, source string, variables ...string) string {
 	t.Helper()
+	program, env := compile(t, source), environ(t, variables...) // which the first test waits for long
 	ctx, cancel := context.WithTimeout(t.Context(), limit())
 	defer cancel()
-	c := exec.CommandContext(ctx, compile(t, source))
-	c.Env = environ(t, variables...)
+	c := exec.CommandContext(ctx, program)
+	c.Env = env
 	return run(t, c)
 }

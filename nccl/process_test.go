@@ -81,10 +81,11 @@ func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]syscall.Signal{"interrupt": syscall.SIGINT, "interrupt handled": 0} {
 		t.Run(mode, func(t *testing.T) {
+			program, env := compile(t, "process.c"), environ(t, "TEST_MODE="+mode)
 			ctx, cancel := context.WithTimeout(t.Context(), limit())
 			defer cancel()
-			c := exec.CommandContext(ctx, compile(t, "process.c"))
-			c.Env, c.Stderr = environ(t, "TEST_MODE="+mode), os.Stderr
+			c := exec.CommandContext(ctx, program)
+			c.Env, c.Stderr = env, os.Stderr
 			out, err := c.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)

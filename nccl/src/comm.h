@@ -41,6 +41,7 @@ struct ncclComm {
   int nvml;              /* its number on this machine, for logs and reports */
   uint64_t bus;          /* where it is on the bus */
   int blocking;
+  int chained;           /* its calls wait for those of others on the device, and these for them; see chain.h */
   uint64_t family;       /* communicators that share their resources, and so their abort */
   struct registration* registrations;
   struct page* pages;    /* of windows, on the device; see windows.c */

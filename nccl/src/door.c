@@ -77,9 +77,10 @@ static ncclResult_t create(const struct door_comm* o, void** comm) {
   options.rank = o->rank;
   options.ranks = o->size;
   options.device = device;
-  options.settings = s.texts;
-  options.settings_count = s.count;
-  options.timeout = (uint64_t)1800 * 1000000000; /* NCCL waits for ranks that come late */
+  options.settings = (const char* const*)s.set.texts;
+  options.settings_count = s.set.count;
+  options.defaults = (const char* const*)s.defaults.texts;
+  options.defaults_count = s.defaults.count;
   char version[640];
   int number = 0;
   pncclGetVersion(&number);

@@ -13,6 +13,10 @@
 
 extern char** environ;
 
+#ifndef MACHINES_FILE
+#define MACHINES_FILE "/etc/nccl.conf"
+#endif
+
 /* What files say, in the order of their precedence. Read once. */
 struct pair {
   struct pair* next;
@@ -21,6 +25,7 @@ struct pair {
 };
 
 static struct pair* of_files;
+static const char* unread; /* the file that NCCL_CONF_FILE names, if it cannot be read */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void append(const char* name, size_t length, const char* value) {
@@ -36,15 +41,16 @@ static void append(const char* name, size_t length, const char* value) {
   *at = p;
 }
 
-static void read_file(const char* path) {
-  /* A file that is not there, or not a file, says nothing. */
+/* read_file returns 0 where there is no such file, or something that is none. */
+static int read_file(const char* path) {
   FILE* f = fopen(path, "re");
-  if (f == NULL) return;
+  if (f == NULL) return 0;
   struct stat s;
   char* line = NULL;
   size_t size = 0;
   ssize_t n;
-  if (fstat(fileno(f), &s) == 0 && S_ISREG(s.st_mode)) {
+  int is_file = fstat(fileno(f), &s) == 0 && S_ISREG(s.st_mode);
+  if (is_file) {
     while ((n = getline(&line, &size, f)) > 0) {
       while (n > 0 && isspace((unsigned char)line[n - 1])) line[--n] = 0;
       char* at = line;
@@ -60,18 +66,24 @@ static void read_file(const char* path) {
   }
   free(line);
   fclose(f);
+  return is_file;
 }
 
 static void read_files(void) {
   const char* named = variable("NCCL_CONF_FILE");
   const char* home = variable("HOME");
   if (named && *named) {
-    read_file(named);
+    if (!read_file(named)) unread = strdup(named);
   } else if (home && *home) {
     char path[4096];
     if (snprintf(path, sizeof path, "%s/.nccl.conf", home) < (int)sizeof path) read_file(path);
   }
-  read_file("/etc/nccl.conf");
+  read_file(MACHINES_FILE);
+}
+
+const char* setting_file_missing(void) {
+  pthread_once(&once, read_files);
+  return unread;
 }
 
 int setting_is(const char* name, const char* value) {

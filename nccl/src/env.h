@@ -18,5 +18,8 @@ int configuration_file(void);
 /* setting_number returns a whole number, or otherwise if there is none or it is not one. */
 long setting_number(const char* name, long otherwise);
 
+/* setting_file_missing returns the file that NCCL_CONF_FILE names if that cannot be read, else NULL. */
+const char* setting_file_missing(void);
+
 /* each_setting calls f for every variable that may be one of this library. */
 void each_setting(void (*f)(const char* name, const char* value, void* with), void* with);

@@ -1,11 +1,14 @@
 #define _GNU_SOURCE
 #include "fallback.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cuda.h"
+#include "group.h"
 #include "log.h"
 #include "other.h"
 
@@ -37,21 +40,93 @@ struct offer {
   ncclUniqueId id;
 };
 
-static ncclResult_t make(const struct other* o, ncclComm_t c, const ncclUniqueId* id) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  ncclComm_t made = NULL;
-  if (c->config.maxCTAs > 0) config.maxCTAs = c->config.maxCTAs;
-  if (c->net[0]) config.netName = c->net;
-  if (c->name[0]) config.commName = c->name;
-  ncclResult_t r = cuda_enter(c->device);
-  if (r != ncclSuccess) return r;
-  r = forward(o, o->CommInitRankConfig ? o->CommInitRankConfig(&made, c->nranks, *id, c->rank, &config) : o->CommInitRank(&made, c->nranks, *id, c->rank), "ncclCommInitRank");
-  if (r == ncclSuccess) r = cuda_event_new(&c->mark, c->device);
-  cuda_leave(c->device);
-  if (r != ncclSuccess) {
-    if (made) o->CommAbort(made);
-    return r;
+/* A shadow that is made by a thread of its own: the other library waits for all ranks, and cannot be told that one has died. */
+struct making {
+  ncclComm_t made;
+  ncclUniqueId id;
+  ncclConfig_t config;
+  char name[NAME_MAX_BYTES], net[NAME_MAX_BYTES];
+  int device, rank, ranks;
+  ncclResult_t result;
+  int ended, left; /* the thread has ended; the caller waits no more */
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+};
+
+static void making_free(struct making* m) {
+  pthread_mutex_destroy(&m->lock);
+  pthread_cond_destroy(&m->changed);
+  free(m);
+}
+
+static void* make_there(void* with) {
+  struct making* m = with;
+  const struct other* o = other_open();
+  name_thread("NCCL Init");
+  ncclResult_t r = cuda_enter(m->device);
+  if (r == ncclSuccess) {
+    r = forward(o, o->CommInitRankConfig ? o->CommInitRankConfig(&m->made, m->ranks, m->id, m->rank, &m->config) : o->CommInitRank(&m->made, m->ranks, m->id, m->rank), "ncclCommInitRank");
+    cuda_leave(m->device);
   }
+  pthread_mutex_lock(&m->lock);
+  m->result = r;
+  m->ended = 1;
+  int alone = m->left;
+  pthread_cond_signal(&m->changed);
+  pthread_mutex_unlock(&m->lock);
+  if (!alone) return NULL;
+  if (r == ncclSuccess) (void)o->CommAbort(m->made);
+  making_free(m);
+  return NULL;
+}
+
+/* await_made waits for the thread, unless a rank dies or the communicator is aborted: then *left is 1, and the thread frees m. */
+static ncclResult_t await_made(ncclComm_t c, struct making* m, int* left) {
+  enum { LOOK_NS = 20000000 };
+  const struct door* d = door_opened();
+  ncclResult_t r = ncclSuccess;
+  pthread_mutex_lock(&m->lock);
+  while (!m->ended && r == ncclSuccess) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOOK_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (pthread_cond_timedwait(&m->changed, &m->lock, &until) == 0) continue;
+    if (comm_aborted(c))
+      r = ncclInvalidUsage; /* comm_meet has the text */
+    else if ((r = d->failed(atomic_load(&c->inner))) != ncclSuccess)
+      fail(r, "the fallback's communicator is not made: %s", d->error());
+  }
+  if (m->ended) r = m->result;
+  *left = m->left = !m->ended;
+  pthread_mutex_unlock(&m->lock);
+  return r;
+}
+
+static ncclResult_t make(const struct other* o, ncclComm_t c, const ncclUniqueId* id) {
+  pthread_t thread;
+  struct making* m = calloc(1, sizeof *m);
+  if (m == NULL) return fail(ncclSystemError, "out of memory");
+  *m = (struct making){.id = *id, .config = NCCL_CONFIG_INITIALIZER, .device = c->device, .rank = c->rank, .ranks = c->nranks};
+  pthread_mutex_init(&m->lock, NULL);
+  pthread_cond_init(&m->changed, NULL);
+  memcpy(m->name, c->name, sizeof m->name);
+  memcpy(m->net, c->net, sizeof m->net);
+  if (c->config.maxCTAs > 0) m->config.maxCTAs = c->config.maxCTAs;
+  if (m->net[0]) m->config.netName = m->net;
+  if (m->name[0]) m->config.commName = m->name;
+  if (start_thread(&thread, 1, make_there, m) != 0) {
+    making_free(m);
+    return fail(ncclSystemError, "cannot start a thread for the fallback");
+  }
+  int left;
+  ncclResult_t r = await_made(c, m, &left);
+  if (left) return r;
+  ncclComm_t made = m->made;
+  making_free(m);
+  if (r == ncclSuccess && (r = cuda_event_new(&c->mark, c->device)) != ncclSuccess) (void)o->CommAbort(made);
+  if (r != ncclSuccess) return r;
   atomic_store(&c->shadow, made);
   if (comm_aborted(c)) fallback_abort(c); /* an abort that came meanwhile found none */
   return ncclSuccess;

@@ -5,7 +5,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
+#include "chain.h"
+#include "env.h"
 #include "export.h"
 #include "fallback.h"
 #include "log.h"
@@ -118,6 +121,10 @@ int start_thread(pthread_t* thread, int detached, void* (*f)(void*), void* with)
   return err;
 }
 
+void name_thread(const char* name) {
+  if (setting_is("NCCL_SET_THREAD_NAME", "1")) prctl(PR_SET_NAME, name);
+}
+
 /* A run of calls of one communicator, in their order. */
 struct batch {
   ncclComm_t comm;
@@ -148,6 +155,7 @@ static void perform_batch(struct batch* b, struct lane* l) {
     size_t others = 0;
     atomic_store(&b->comm->launched, 1);
     r = b->streams ? streams_join(b->comm->device, b->calls, b->n, b->streams, &others) : ncclSuccess;
+    if (r == ncclSuccess && b->comm->chained) r = chain_begin(b->comm, b->calls[0].stream);
     struct launch l = {0};
     int profiled = atomic_load_explicit(&b->comm->profile, memory_order_relaxed) != NULL;
     if (profiled) l = profile_launch(b->comm, b->profile, b->calls, b->n);
@@ -158,6 +166,7 @@ static void perform_batch(struct batch* b, struct lane* l) {
       fail(r, "%s", d->error());
     if (profiled) profile_launched(b->comm, &l, r);
     if (r == ncclSuccess) r = streams_part(b->comm->device, b->calls, b->streams, others);
+    if (r == ncclSuccess && b->comm->chained) r = chain_end(b->comm, b->calls[0].stream);
   }
   if (l->result == ncclSuccess) l->result = r;
 }
@@ -279,6 +288,7 @@ static void* run_works(void* with) {
 
 static void* run_detached(void* with) {
   struct lane* l = with;
+  name_thread("NCCL Init");
   run_works(l);
   free(l);
   return NULL;

@@ -31,6 +31,9 @@ int group_has(ncclComm_t comm);
 /* start_thread runs f with all signals blocked: they belong to the program. Returns an errno. */
 int start_thread(pthread_t* thread, int detached, void* (*f)(void*), void* with);
 
+/* name_thread names the calling thread, if NCCL_SET_THREAD_NAME says so. */
+void name_thread(const char* name);
+
 /* group_profile is what the profiler of a communicator has begun for this thread's group. */
 void* group_profile(ncclComm_t comm, cudaStream_t stream);
 

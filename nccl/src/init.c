@@ -164,13 +164,14 @@ EXPORT(ncclResult_t, CommInitRankScalable, ncclComm_t* comm, int nranks, int ran
   RANGE("ncclCommInitRankScalable");
   ncclResult_t r = begin_init("ncclCommInitRankScalable");
   if (r != ncclSuccess) return r;
+  const char* at = setting("NCCL_COMM_ID");
   group_begin();
   if (comm) *comm = NULL;
   if (ids == NULL)
     r = fail(ncclInvalidArgument, "ncclCommInitRankScalable : commId argument is NULL");
   else if (nids < 1 || nids > nranks)
     r = fail(ncclInvalidArgument, "ncclCommInitRankScalable : %d ids for %d ranks: expected 1 to %d", nids, nranks, nranks);
-  else if (nids > 1 && setting("NCCL_COMM_ID"))
+  else if (nids > 1 && at && *at)
     r = fail(ncclInvalidArgument, "ncclCommInitRankScalable : NCCL_COMM_ID cannot be used with more than one ncclUniqueId: %d were given", nids);
   else
     r = init_rank(comm, nranks, &ids[0], rank, cuda_current(), config, "ncclCommInitRankScalable"); /* the first names it */

@@ -215,6 +215,7 @@ static void accept_client(int listener) {
 
 static void* serve(void* unused) {
   (void)unused;
+  name_thread("NCCL Bootstrap");
   struct pollfd* set = NULL;
   int room = 0;
   pthread_mutex_lock(&lock);

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <strings.h>
 
+#include "chain.h"
 #include "comm.h"
 #include "cuda.h"
 #include "door.h"
@@ -74,7 +75,7 @@ static ncclResult_t check(ncclComm_t c, const struct shape* s, const struct door
   return check_pointers(c, s, call, function);
 }
 
-static ncclResult_t perform_one(ncclComm_t comm, const struct door_call* call) {
+static ncclResult_t perform_now(ncclComm_t comm, const struct door_call* call) {
   const struct door* d = door_opened();
   void* inner = atomic_load_explicit(&comm->inner, memory_order_acquire);
   if (d == NULL || inner == NULL) return fail(ncclInternalError, "communicator %p is ready but has no other half", (void*)comm);
@@ -83,6 +84,13 @@ static ncclResult_t perform_one(ncclComm_t comm, const struct door_call* call) {
   if (atomic_load_explicit(&comm->shadow, memory_order_relaxed)) return fallback_call(comm, inner, call);
   ncclResult_t r = d->call(inner, call);
   return r == ncclSuccess ? r : fail(r, "%s", d->error());
+}
+
+static ncclResult_t perform_one(ncclComm_t comm, const struct door_call* call) {
+  if (!comm->chained) return perform_now(comm, call);
+  ncclResult_t r = chain_begin(comm, call->stream);
+  if (r == ncclSuccess) r = perform_now(comm, call);
+  return r == ncclSuccess ? chain_end(comm, call->stream) : r;
 }
 
 /* perform_profiled is perform_one, or group_call, of which a profiler hears. */

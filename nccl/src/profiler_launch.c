@@ -109,6 +109,7 @@ static void* run(void* unused) {
   static const struct timespec pause = {0, 50000};
   struct performed* list = NULL;
   (void)unused;
+  name_thread("NCCL Profiler");
   (void)cuda_relax();
   pthread_mutex_lock(&lock);
   for (;;) {

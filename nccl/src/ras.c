@@ -127,6 +127,7 @@ static void answer(int fd) {
 
 static void* serve_client(void* with) {
   int fd = (int)(intptr_t)with;
+  name_thread("NCCL RAS");
   converse(fd);
   sockets_close(fd);
   atomic_fetch_sub(&served_clients, 1);
@@ -135,6 +136,7 @@ static void* serve_client(void* with) {
 
 static void* serve_other(void* with) {
   int fd = (int)(intptr_t)with;
+  name_thread("NCCL RAS");
   answer(fd);
   sockets_close(fd);
   atomic_fetch_sub(&served_others, 1);
@@ -172,6 +174,7 @@ static int refuse(void) {
 
 static void* serve(void* unused) {
   (void)unused;
+  name_thread("NCCL RAS");
   for (;;) {
     int full = atomic_load(&served_others) >= MOST_OTHERS; /* they wait in the queue of the listener */
     struct pollfd p[2] = {{.fd = clients, .events = POLLIN}, {.fd = full ? -1 : others, .events = POLLIN}};

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "settings.h"
 
+#include <ctype.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +16,33 @@
 
 enum { MOST = 64, TEXT = SETTINGS_TEXT };
 
-static void add(struct settings* s, const char* key, const char* value) {
+static void put(struct settings_list* l, const char* key, const char* value, const char* what) {
   char* text;
-  if (s->owned == NULL) s->owned = calloc(MOST, sizeof *s->owned);
-  if (s->owned == NULL || s->count == MOST || asprintf(&text, "%s=%s", key, value) < 0) return;
-  s->owned[s->count++] = text;
-  s->texts = (const char* const*)s->owned;
-  log_info(SUB_ENV, -1, "configuration: %s", text);
+  if (l->texts == NULL) l->texts = calloc(MOST, sizeof *l->texts);
+  if (l->texts == NULL || l->count == MOST || asprintf(&text, "%s=%s", key, value) < 0) return;
+  l->texts[l->count++] = text;
+  log_info(SUB_ENV, -1, "%s: %s", what, text);
 }
+
+/* own reports whether this project's own variable for a key is set, as in EnvName of framework/config. */
+static int own(const char* key) {
+  char name[96] = "MSCCLPP_";
+  size_t n = strlen(name);
+  for (; *key && n + 3 < sizeof name; key++) {
+    if (*key == '.') name[n++] = '_';
+    name[n++] = *key == '.' || *key == '-' ? '_' : (char)toupper((unsigned char)*key);
+  }
+  name[n] = 0;
+  return variable(name) != NULL;
+}
+
+/* add sets what a variable of NCCL, or the program, asks for: it counts before files of the configuration, and behind the key's own variable. */
+static void add(struct settings* s, const char* key, const char* value) {
+  if (!own(key)) put(&s->set, key, value, "configuration");
+}
+
+/* otherwise sets what this library takes unless the user says something. */
+static void otherwise(struct settings* s, const char* key, const char* value) { put(&s->defaults, key, value, "default"); }
 
 static void add_number(struct settings* s, const char* key, long value) {
   char text[24];
@@ -68,7 +88,7 @@ static void transports(struct settings* s, const struct settings_for* with) {
   }
   if (adapters && !has_adapters && !no_adapters) at += (size_t)snprintf(list + at, sizeof list - at, "%sib-host", at ? "," : "");
   if ((socket && !has_tcp) || at == 0) snprintf(list + at, sizeof list - at, "%stcp", at ? "," : "");
-  if (strcmp(list, before) != 0) add(s, "transports", list);
+  if (strcmp(list, before) != 0) put(&s->set, "transports", list, "configuration"); /* with the own variable in it */
   snprintf(s->transports, sizeof s->transports, "%s", list);
 }
 
@@ -93,16 +113,21 @@ static void between_devices(struct settings* s) {
 
 /* ---- the networks ---- */
 
+/* family_of returns the family of addresses that a variable names, or NULL. */
+static const char* family_of(const char* name) {
+  const char* v = setting(name);
+  if (v == NULL) return NULL;
+  return strcmp(v, "AF_INET") == 0 ? "inet" : strcmp(v, "AF_INET6") == 0 ? "inet6" : NULL;
+}
+
 static void interfaces(struct settings* s) {
   struct interface_address found;
-  const char *oob = setting("NCCL_OOB_NET_IFNAME"), *list = setting("NCCL_SOCKET_IFNAME"), *family = setting("NCCL_SOCKET_FAMILY");
+  const char *oob = setting("NCCL_OOB_NET_IFNAME"), *list = setting("NCCL_SOCKET_IFNAME"), *family = family_of("NCCL_SOCKET_FAMILY");
   int given = list && *list;
   if ((given || (oob && *oob)) && interfaces_find(&found, 1) == 1) add(s, "bootstrap.interface", found.name);
   if (given && used(s, "tcp") && interfaces_in(list, &found, 1) == 1) add(s, "transport.tcp.interface", found.name);
-  if (family && (strcmp(family, "AF_INET") == 0 || strcmp(family, "AF_INET6") == 0)) {
-    add(s, "bootstrap.family", family[7] ? "inet6" : "inet");
-    if (used(s, "tcp")) add(s, "transport.tcp.family", family[7] ? "inet6" : "inet");
-  }
+  if (family) add(s, "bootstrap.family", family);
+  if (family && used(s, "tcp")) add(s, "transport.tcp.family", family);
 }
 
 static void add_ib(struct settings* s, const char* key, const char* value) {
@@ -122,12 +147,13 @@ static const struct {
 } numbers[] = {
     {"NCCL_IB_GID_INDEX", "gid_index", -1, 65535},   {"NCCL_IB_TIMEOUT", "ack_timeout", 1, 31},
     {"NCCL_IB_RETRY_CNT", "retries", 0, 6},          {"NCCL_IB_SL", "service_level", 0, 15},
-    {"NCCL_IB_TC", "traffic_class", 0, 255},         {"NCCL_IB_QPS_PER_CONNECTION", "queue_pairs", 1, 128},
+    {"NCCL_IB_TC", "traffic_class", 0, 255},         {"NCCL_IB_QPS_PER_CONNECTION", "queue_pairs", 1, 64},
 };
 
 static void adapters(struct settings* s) {
   enum { UNSET = -1000000 };
   const char *list = setting("NCCL_IB_HCA"), *level = setting("NCCL_NET_GDR_LEVEL");
+  const char *family = family_of("NCCL_IB_ADDR_FAMILY"), *range = setting("NCCL_IB_ADDR_RANGE");
   char text[TEXT];
   int port;
   if (list && *list) {
@@ -143,13 +169,15 @@ static void adapters(struct settings* s) {
     snprintf(text, sizeof text, "%ld", n);
     add_ib(s, numbers[i].key, text);
   }
+  if (family) add_ib(s, "gid_family", family);
+  if (range && *range) add_ib(s, "gid_range", range);
   if (off("NCCL_DMABUF_ENABLE") || (level && (strcmp(level, "LOC") == 0 || strcmp(level, "0") == 0))) add_ib(s, "gpu_direct", "false");
 }
 
 /* ---- checks ---- */
 
 static void checks(struct settings* s) {
-  add(s, "check.overlap", "false"); /* NCCL leaves undefined what is sent from a buffer that is received into */
+  otherwise(s, "check.overlap", "false"); /* NCCL leaves undefined what is sent from a buffer that is received into */
   if (is("NCCL_CHECK_MODE", "DEBUG_GLOBAL"))
     add(s, "check.signatures", "always");
   else if (on("NCCL_CHECKS_DISABLE"))
@@ -162,9 +190,9 @@ void settings_read(struct settings* s, const struct settings_for* with) {
   *s = (struct settings){0};
   char device[32];
   snprintf(device, sizeof device, with->device < 0 ? "host" : DEVICE_FORMAT, with->device);
-  add(s, "device", device); /* the one that was current at the call, whatever the configuration says of programs of its own */
-  add(s, "bootstrap.timeout", "30m"); /* NCCL waits for ranks that come late */
-  if (variable("MSCCLPP_COLLECTIVES__PRELOAD") == NULL) add(s, "collectives.preload", "true"); /* any call may be captured */
+  put(&s->set, "device", device, "configuration"); /* the one that was current at the call, whatever the configuration says of programs of its own */
+  otherwise(s, "bootstrap.timeout", "30m"); /* NCCL waits for ranks that come late */
+  otherwise(s, "collectives.preload", "true"); /* any call may be captured */
   checks(s);
   transports(s, with); /* first: it says whose options count */
   interfaces(s);
@@ -173,8 +201,13 @@ void settings_read(struct settings* s, const struct settings_for* with) {
   if (with->blocks > 0) add_number(s, "comm.max_blocks", with->blocks);
 }
 
+static void drop(struct settings_list* l) {
+  for (size_t i = 0; i < l->count; i++) free(l->texts[i]);
+  free(l->texts);
+}
+
 void settings_free(struct settings* s) {
-  for (size_t i = 0; i < s->count; i++) free(s->owned[i]);
-  free(s->owned);
+  drop(&s->set);
+  drop(&s->defaults);
   *s = (struct settings){0};
 }

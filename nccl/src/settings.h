@@ -7,9 +7,10 @@ enum { SETTINGS_TEXT = 1024 };
 
 struct settings {
   char transports[SETTINGS_TEXT]; /* those that are used, as far as variables say */
-  char** owned;
-  const char* const* texts; /* "key=value" */
-  size_t count;
+  struct settings_list {
+    char** texts; /* "key=value" */
+    size_t count;
+  } set, defaults; /* what counts before the configuration of the user, and behind it */
 };
 
 /* What the settings of a communicator depend on beside the variables. */

@@ -31,6 +31,8 @@ static const struct {
     {"NCCL_SOCKET_FAMILY", USED, "the family of addresses"},
     {"NCCL_IB_HCA", USED, "adapters"},
     {"NCCL_IB_GID_INDEX", USED, "gid_index of adapters"},
+    {"NCCL_IB_ADDR_FAMILY", USED, "gid_family of adapters"},
+    {"NCCL_IB_ADDR_RANGE", USED, "gid_range of adapters"},
     {"NCCL_IB_TIMEOUT", USED, "ack_timeout of adapters"},
     {"NCCL_IB_RETRY_CNT", USED, "retries of adapters"},
     {"NCCL_IB_SL", USED, "service_level of adapters"},
@@ -57,6 +59,8 @@ static const struct {
     {"NCCL_CHECK_POINTERS", USED, "the driver is asked about buffers"},
     {"NCCL_CHECK_MODE", USED, "checks of buffers, and of the calls of all ranks"},
     {"NCCL_CHECKS_DISABLE", USED, "calls of all ranks are not compared"},
+    {"NCCL_LAUNCH_ORDER_IMPLICIT", USED, "1: calls of all communicators of a device are in the order in which they are made"},
+    {"NCCL_SET_THREAD_NAME", USED, "1: threads have names"},
     {"NCCL_WIN_ENABLE", USED, "0: windows are NULL"},
     {"NCCL_RAS_ENABLE", USED, "0: no RAS service"},
     {"NCCL_RAS_ADDR", USED, "where the RAS service listens"},
@@ -71,7 +75,6 @@ static const struct {
     {"MSCCLPP_DEVICE", USED, "host: communicators and memory of the host"},
     {"MSCCLPP_NCCL_REGISTER", USED, "whether all ranks register memory together"},
     {"MSCCLPP_TRANSPORTS", USED, "the transports"},
-    {"MSCCLPP_COLLECTIVES__PRELOAD", USED, "which kernels are loaded at init"},
     {"MSCCLPP_CUDA_LIBRARY", USED, "the driver"},
     {"MSCCLPP_HIP_LIBRARY", USED, "the runtime of HIP"},
     {"CUDA_VISIBLE_DEVICES", USED, "numbers of devices on this machine"},
@@ -101,9 +104,6 @@ static const struct {
     {"NCCL_GRAPH_MIXING_SUPPORT", NOTED, NULL},
     {"NCCL_IB_PCI_RELAXED_ORDERING", NOTED, NULL},
     {"NCCL_IB_ROCE_VERSION_NUM", NOTED, NULL},
-    {"NCCL_IB_ADDR_FAMILY", NOTED, NULL},
-    {"NCCL_IB_ADDR_RANGE", NOTED, NULL},
-    {"NCCL_LAUNCH_ORDER_IMPLICIT", NOTED, NULL},
 };
 
 /* fits compares a name with a pattern that has one * at most. */
@@ -129,4 +129,8 @@ static void say(const char* name, const char* value, void* with) {
   }
 }
 
-void say_variables(void) { each_setting(say, NULL); }
+void say_variables(void) {
+  const char* file = setting_file_missing();
+  if (file) log_warning("NCCL_CONF_FILE=%s: no such file, or none that can be read: its variables do not count", file);
+  each_setting(say, NULL);
+}

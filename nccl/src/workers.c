@@ -80,6 +80,7 @@ static int leave(struct worker* w) {
 
 static void* serve(void* with) {
   struct worker* w = with;
+  name_thread("NCCL Worker");
   for (;;) {
     const struct timespec keep = {.tv_sec = KEEP_SECONDS};
     int state = atomic_load_explicit(&w->state, memory_order_acquire);

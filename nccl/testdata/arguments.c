@@ -2,7 +2,28 @@
 #include <limits.h>
 #include <stdint.h>
 
+#include <dirent.h>
+#include <sched.h>
+
 #include "client.h"
+
+/* named reports whether a thread of this process has a name. */
+static int named(const char* name) {
+  DIR* tasks = opendir("/proc/self/task");
+  int found = 0;
+  EXPECT(tasks != NULL);
+  for (struct dirent* e; (e = readdir(tasks)) != NULL;) {
+    char path[300], text[32] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%s/comm", e->d_name);
+    FILE* f = fopen(path, "r");
+    if (f == NULL) continue; /* "..", or a thread that has ended */
+    if (fgets(text, sizeof text, f)) text[strcspn(text, "\n")] = 0;
+    fclose(f);
+    found |= strcmp(text, name) == 0;
+  }
+  closedir(tasks);
+  return found;
+}
 
 int main(void) {
   place();
@@ -21,6 +42,12 @@ int main(void) {
   FAILS(ncclGetVersion(NULL), ncclInvalidArgument, "version argument is NULL");
   FAILS(ncclGetUniqueId(NULL), ncclInvalidArgument, "out argument is NULL");
 
+  /* threads: the one that an id leads to */
+  if (getenv("NCCL_SET_THREAD_NAME"))
+    while (!named("NCCL Bootstrap")) sched_yield();
+  else
+    EXPECT(!named("NCCL Bootstrap"));
+
   /* places */
   FAILS(ncclCommInitRank(NULL, 1, id, 0), ncclInvalidArgument, "comm argument is NULL");
   FAILS(ncclCommInitRank(&comm, 0, id, 0), ncclInvalidArgument, "Invalid rank requested : 0/0");
@@ -33,6 +60,12 @@ int main(void) {
   memset(&bad, 7, sizeof bad);
   FAILS(ncclCommInitRank(&comm, 1, bad, 0), ncclInvalidArgument, "expected an id");
   FAILS(ncclCommInitRankScalable(&comm, 2, 0, 3, &id, NULL), ncclInvalidArgument, "3 ids for 2 ranks");
+  ncclUniqueId ids[] = {id, id};
+  setenv("NCCL_COMM_ID", "127.0.0.1:1", 1);
+  FAILS(ncclCommInitRankScalable(&comm, 2, 0, 2, ids, NULL), ncclInvalidArgument, "NCCL_COMM_ID cannot be used with more than one");
+  setenv("NCCL_COMM_ID", "", 1); /* as if it were not set */
+  FAILS(ncclCommInitRankScalable(&comm, 2, -1, 2, ids, NULL), ncclInvalidArgument, "Invalid rank requested : -1/2");
+  unsetenv("NCCL_COMM_ID");
   FAILS(ncclCommInitAll(NULL, 1, NULL), ncclInvalidArgument, "comms argument is NULL");
   FAILS(ncclCommInitAll(&comm, -1, NULL), ncclInvalidArgument, "invalid device count");
 

@@ -73,6 +73,15 @@ static void children(void) {
   EXPECT(count("CommFinalize") == 1);
   NCCL(ncclCommDestroy(half));
   EXPECT(count("CommDestroy") == 1 + (rank == 0));
+  if (rank == 1) return;
+  made = count("CommInitRank"); /* rank 0 goes on without the other */
+  NCCL(ncclCommShrink(comm, &(int){1}, 1, &half, NULL, NCCL_SHRINK_DEFAULT));
+  EXPECT(count("CommInitRank") == made + 1);
+  is_sum(half, 1);
+  NCCL(ncclCommRevoke(half, NCCL_REVOKE_DEFAULT));
+  FAILS(ncclAllReduce(in, out, N, ncclFloat32, ncclSum, half, NULL), ncclInvalidUsage, "was revoked");
+  NCCL(ncclCommDestroy(half));
+  EXPECT(count("CommDestroy") == 3);
 }
 
 static void registrations(void) {
@@ -154,7 +163,7 @@ int main(void) {
   if (rank == 0) aborted(third);
   is_sum(comm, 2);
   NCCL(ncclCommDestroy(comm));
-  EXPECT(count("CommDestroy") == 2 + (rank == 0));
+  EXPECT(count("CommDestroy") == (rank == 0 ? 4 : 2));
   if (rank == 1) NCCL(ncclCommAbort(third));
   printf("rank %d ok\n", rank);
   return 0;

@@ -188,6 +188,32 @@ static void simulated_end(void) {
   EXPECT(out == -1);
   NCCL(all_reduce(comm, &out)); /* the group has ended */
   EXPECT(out == both);
+  begin();
+  NCCL(all_reduce(comm, &out));
+  NCCL(ncclGroupSimulateEnd(NULL)); /* nothing is asked for */
+  EXPECT(out == -1);
+  /* Of other versions: a longer one is left alone behind what is known, and one without an estimate is none. */
+  struct {
+    ncclSimInfo_t known;
+    int more[10];
+  } newer = {.known = NCCL_SIM_INFO_INITIALIZER, .more = {7}};
+  newer.known.size = sizeof newer;
+  newer.known.version = 24000;
+  newer.known.estimatedTime = 5;
+  begin();
+  NCCL(ncclGroupSimulateEnd(&newer.known));
+  EXPECT(newer.known.estimatedTime == NCCL_UNDEF_FLOAT && newer.known.size == sizeof newer && newer.more[0] == 7);
+  wrong = info;
+  wrong.size = 16;
+  begin();
+  FAILS(ncclGroupSimulateEnd(&wrong), ncclInvalidArgument, "NCCL_SIM_INFO_INITIALIZER");
+  begin(); /* one inside another ends that alone */
+  begin();
+  NCCL(all_reduce(comm, &out));
+  NCCL(ncclGroupSimulateEnd(&info));
+  EXPECT(out == -1);
+  NCCL(ncclGroupEnd());
+  EXPECT(out == both);
 }
 
 int main(void) {

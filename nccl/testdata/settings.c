@@ -19,7 +19,8 @@ int main(int argc, char** argv) {
   c.device = atoi(argv[1]);
   if (config_take(&c, NULL, NULL) != ncclSuccess) return 1;
   settings_read(&s, &(struct settings_for){c.device, c.config.maxCTAs > 0 ? c.config.maxCTAs : 0, getenv("TEST_LISTED"), getenv("TEST_NET")});
-  for (size_t i = 0; i < s.count; i++) printf("%s\n", s.texts[i]);
+  for (size_t i = 0; i < s.set.count; i++) printf("%s\n", s.set.texts[i]);
+  for (size_t i = 0; i < s.defaults.count; i++) printf("default %s\n", s.defaults.texts[i]);
   settings_read(&s, &(struct settings_for){c.device, 0, NULL, NULL}); /* warnings are said once */
   settings_free(&s);
 #define FIELD(name) printf(#name "=%d\n", c.config.name)

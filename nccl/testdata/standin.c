@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -186,6 +187,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 ncclResult_t ncclCommInitRank(ncclComm_t* out, int ranks, ncclUniqueId id, int rank) {
   counted("CommInitRank");
+  if (getenv("STANDIN_DIES")) raise(SIGKILL);
   ncclComm_t c = calloc(1, sizeof *c);
   int fd = open(id.internal, O_RDWR);
   if (c == NULL || fd < 0 || ranks > RANKS) return wrong(ncclSystemError, "cannot open the file");
