@@ -90,6 +90,7 @@ def another(value):
 
 deep = works[0].get_future().then(lambda f: works[3].get_future().wait()[0] + another(f.value()[0]).then(lambda g: another(g.value()[0]).wait()[0]).wait())
 chain._turn.release()
+chain._offer()  # as who had the turn does: the thread may have looked before
 ended = threading.Event()
 deep.then(lambda f: ended.set())
 assert ended.wait(LONG), "callbacks wait for what no thread does"
