@@ -124,7 +124,7 @@ func TestUnlooked(t *testing.T) {
 // communicators, which are not equally fast, whatever they run.
 func TestCostOfTheAbortCheck(t *testing.T) {
 	n := gpusHere(t, 4)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var looking, not float64
 	for changed := range 2 {

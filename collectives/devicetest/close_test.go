@@ -25,7 +25,7 @@ func TestCloseWhileKernelsWait(t *testing.T) {
 					return err
 				}
 				if r.Rank() == 1 {
-					if err := until(ctx, 20*time.Second, "the end of the communicator", func() bool { return r.world.Err() != nil }); err != nil {
+					if err := until(ctx, "the end of the communicator", func() bool { return r.world.Err() != nil }); err != nil {
 						return err
 					}
 					return wants(r.world.Err(), framework.ErrPeer, "closed its collectives while")
@@ -46,7 +46,7 @@ func TestCloseWhileKernelsWait(t *testing.T) {
 						if err != nil {
 							return err
 						}
-					case <-time.After(20 * time.Second):
+					case <-time.After(patience):
 						return fmt.Errorf("the stream, or Close, is still waiting")
 					}
 				}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
@@ -38,7 +37,7 @@ func TestDirectByCopyEnginesInProcesses(t *testing.T) {
 
 func exchangeInProcesses(t *testing.T, layout string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	all, lines := processes(ctx, t, len(layout), childExchanges, layout)
 	for r, s := range lines {

@@ -93,7 +93,7 @@ func TestDirectAbsence(t *testing.T) {
 			return err
 		}
 		if r.Rank() == 1 {
-			_ = until(ctx, 20*time.Second, "the end of the other rank", func() bool { return r.world.Err() != nil })
+			_ = until(ctx, "the end of the other rank", func() bool { return r.world.Err() != nil })
 			return nil
 		}
 		if err := sums(r, m.Addr(), 100, directly); err != nil {
@@ -117,7 +117,7 @@ func TestDirectAbsenceInside(t *testing.T) {
 		if r.Rank() == 0 {
 			err = sums(r, m.Addr(), 100, directly)
 		}
-		err = errors.Join(err, until(ctx, 20*time.Second, "the end of the job", func() bool { return r.world.Err() != nil }))
+		err = errors.Join(err, until(ctx, "the end of the job", func() bool { return r.world.Err() != nil }))
 		return errors.Join(err, wants(r.world.Err(), framework.ErrPeer, "rank 1", "no progress within 2s"), r.world.Settle(ctx, r.stream))
 	})
 }

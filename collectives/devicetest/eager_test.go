@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
@@ -69,7 +68,7 @@ func (carrier) Image(context.Context, string) ([]byte, error) { return nil, nil 
 // eager are calls of rank 0 of two ranks with idle GPUs, of 1 KiB in exchanged memory.
 func eager(t testing.TB, f func(calls map[string]func() error) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var ranks sync.WaitGroup
 	for r, boot := range bootstrap.InProcess(2) {

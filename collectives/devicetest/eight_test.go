@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
@@ -25,7 +24,7 @@ func TestEightRanks(t *testing.T) {
 	}
 	gpus, err := machine()
 	if err == nil && len(gpus) < n && imageFolder != "" {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		c := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestEightRanks$", "-test.v")
 		c.Env = append(os.Environ(), fmt.Sprint(emulated.EnvGPUs, "=", n))

@@ -33,7 +33,7 @@ func wants(err error, class error, parts ...string) error {
 
 // found waits for the error that calls on a GPU leave behind when they have returned.
 func found(ctx context.Context, r *rank) (err error) {
-	late := until(ctx, 20*time.Second, "an error of an earlier call", func() bool {
+	late := until(ctx, "an error of an earlier call", func() bool {
 		err = r.Check()
 		return err != nil
 	})
@@ -59,7 +59,7 @@ func TestAbsence(t *testing.T) {
 					return err
 				}
 				if r.Rank() == 1 {
-					_ = until(ctx, 20*time.Second, "the end of the other rank", func() bool { return r.world.Err() != nil })
+					_ = until(ctx, "the end of the other rank", func() bool { return r.world.Err() != nil })
 					return nil
 				}
 				if err := sums(r, m.Addr(), 100, algorithm); err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
@@ -201,7 +200,7 @@ func TestHalfThatFails(t *testing.T) {
 			half.world.Abort(cause)
 		}
 		if r.Rank() < 2 {
-			if err := until(ctx, 20*time.Second, "the end of the half", func() bool { return half.world.Err() != nil }); err != nil {
+			if err := until(ctx, "the end of the half", func() bool { return half.world.Err() != nil }); err != nil {
 				return err
 			}
 			if err := wants(half.world.Err(), nil, cause.Error()); err != nil {
@@ -283,7 +282,7 @@ func TestCallsOfTwoCommunicatorsInOppositeOrders(t *testing.T) {
 				if err := r.world.Barrier(ctx); err != nil {
 					return err
 				}
-				limited, cancel := context.WithTimeout(ctx, 20*time.Second)
+				limited, cancel := context.WithTimeout(ctx, patience)
 				defer cancel()
 				for i := range both {
 					m := both[(i+r.Rank())%2]

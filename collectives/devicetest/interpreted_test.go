@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
@@ -49,7 +48,7 @@ func digests(ctx context.Context, r *rank) error {
 // said is what two ranks print, each a process.
 func said(t *testing.T, mode string, env ...string) (said [2][]string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	all, lines := processes(ctx, t, 2, mode, "", env...)
 	var ranks sync.WaitGroup

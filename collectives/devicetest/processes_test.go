@@ -38,11 +38,7 @@ const rankProgram = "RANK_PROGRAM"
 // child is such a rank. With an algorithm it makes one call together with the others;
 // then all but rank 1 make another, which that one never joins.
 func child(algorithm string) int {
-	limit := time.Minute
-	if algorithm == childRoundings {
-		limit = 4 * time.Minute // a driver compiles all kernels first
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	r, f := &rank{}, func(ctx context.Context, r *rank) error { return wait(ctx, r, algorithm) }
 	switch algorithm {
@@ -133,7 +129,7 @@ func killed(t *testing.T, hosts string, algorithms ...string) {
 	}
 	for _, algorithm := range algorithms {
 		t.Run(strings.TrimSpace(hosts+" "+algorithm), func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			all, lines := processes(ctx, t, n, algorithm, hosts)
 			for r, s := range lines {

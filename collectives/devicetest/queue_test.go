@@ -93,7 +93,7 @@ func behindAnAbort(t *testing.T, x queued, graph bool) {
 		if r.Rank() == 1 {
 			// A queue of the driver that is full blocks the caller: nothing is added then.
 			last, since := int64(-1), time.Now()
-			err := until(ctx, time.Minute, "a full queue", func() bool {
+			err := until(ctx, "a full queue", func() bool {
 				if n := enqueued.Load(); n != last {
 					last, since = n, time.Now()
 				}

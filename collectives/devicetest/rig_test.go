@@ -146,10 +146,11 @@ type setting struct {
 	limit time.Duration
 	over  string
 
-	nvls     bool // there is the transport of a switch
-	observer *observe.Rank
-	noDirect bool                       // the adapter does not reach memory of the GPU
-	per      func(rank int, o *setting) // for one rank
+	nvls       bool // there is the transport of a switch
+	observer   *observe.Rank
+	allSignals bool                       // of adapters, in overAdapters
+	noDirect   bool                       // the adapter does not reach memory of the GPU
+	per        func(rank int, o *setting) // for one rank
 }
 
 func run(t *testing.T, at []string, with setting, o collectives.Options, f func(ctx context.Context, r *rank) error) {
@@ -165,7 +166,7 @@ func run(t *testing.T, at []string, with setting, o collectives.Options, f func(
 	if o.CopyScratch == 0 {
 		o.CopyScratch = 2 << 20
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	var ranks sync.WaitGroup
 	for i, boot := range bootstrap.InProcess(n) {
@@ -240,7 +241,7 @@ func (r *rank) open(ctx context.Context, gpus []topo.GPU, index int, o collectiv
 func (r *rank) close() error {
 	var all []error
 	if r.stream != 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		all = append(all, r.world.Settle(ctx, r.stream), r.dev.CloseStream(r.stream))
 	}
@@ -308,16 +309,19 @@ func (p patched) Image(ctx context.Context, id string) ([]byte, error) {
 	return p.patch(code), nil
 }
 
+// patience bounds waits for what takes seconds where nothing else runs: it is there for what never comes.
+const patience = 4 * time.Minute
+
 // until asks every few milliseconds until f says that it is so.
-func until(ctx context.Context, limit time.Duration, what string, f func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func until(ctx context.Context, what string, f func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for !f() {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s did not happen within %v", what, limit)
+			return fmt.Errorf("%s did not happen within %v", what, patience)
 		case <-tick.C:
 		}
 	}

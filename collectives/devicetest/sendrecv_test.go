@@ -102,7 +102,7 @@ func TestSendRecvResults(t *testing.T) {
 		layouts = []string{"aabb"}
 	}
 	for _, layout := range layouts {
-		overAdapters(t, layout, setting{}, collectives.Options{Scratch: 5 << 20}, func(ctx context.Context, r *rank) error {
+		overAdapters(t, layout, setting{allSignals: layout == "aabb"}, collectives.Options{Scratch: 5 << 20}, func(ctx context.Context, r *rank) error {
 			p, err := newPost(r, each)
 			if err != nil {
 				return err
@@ -348,7 +348,7 @@ func TestSendRecvOfAnotherLength(t *testing.T) {
 			if err := messages(p, &collectives.CallOptions{Stream: r.stream}); err != nil && r.world.Err() == nil {
 				return err
 			}
-			err = until(ctx, 10*time.Second, "the end of the job", func() bool { return r.world.Err() != nil })
+			err = until(ctx, "the end of the job", func() bool { return r.world.Err() != nil })
 			if err == nil && r.Rank() == 1 {
 				err = wants(r.world.Err(), framework.ErrInvalid, "message rank", name)
 			}
@@ -421,7 +421,7 @@ func TestSendRecvAbsence(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				err = until(ctx, 20*time.Second, "the end of the job", func() bool { return r.world.Err() != nil })
+				err = until(ctx, "the end of the job", func() bool { return r.world.Err() != nil })
 				if err == nil && r.Rank() == 0 {
 					err = wants(r.world.Err(), framework.ErrPeer, "rank 1")
 					if text := r.world.Err().Error(); err == nil && !strings.Contains(text, part) && !strings.Contains(text, "no longer") {
@@ -456,7 +456,7 @@ func TestSendRecvAfterALeaveBehindAnother(t *testing.T) {
 		case 2:
 			return errors.Join(r.Comm.Close(), r.world.Close())
 		}
-		err = until(ctx, 20*time.Second, "the end of the job", func() bool { return r.world.Err() != nil })
+		err = until(ctx, "the end of the job", func() bool { return r.world.Err() != nil })
 		if err == nil && r.Rank() == 0 {
 			err = wants(r.world.Err(), framework.ErrPeer, "rank 2", "left the job")
 		}

@@ -55,12 +55,12 @@ func TestTracesHaveTheTimesOfGPUs(t *testing.T) {
 		}
 		first := func(f func() error) error {
 			from := observe.Now()
-			err := errors.Join(f(), until(ctx, 30*time.Second, "a wait of rank 0 on its GPU", func() bool {
+			err := errors.Join(f(), until(ctx, "a wait of rank 0 on its GPU", func() bool {
 				x := newestWait(memories[0])
 				return x.Event == observe.Wait|observe.Begin && x.Peer == 1 && x.Time >= from
 			}))
 			turn <- true
-			return errors.Join(err, r.settle(ctx), until(ctx, 30*time.Second, "the end of that wait", func() bool { return newestWait(memories[0]).Event == observe.Wait|observe.End }))
+			return errors.Join(err, r.settle(ctx), until(ctx, "the end of that wait", func() bool { return newestWait(memories[0]).Event == observe.Wait|observe.End }))
 		}
 		second := func(f func() error) error {
 			unsure := time.Duration(0)
@@ -99,7 +99,7 @@ func TestTracesHaveTheTimesOfGPUs(t *testing.T) {
 		made := 0
 		measured := func(f func() error) error {
 			made++
-			return errors.Join(both(f), until(ctx, 30*time.Second, fmt.Sprintf("span %d of rank %d", made, r.Rank()), func() bool {
+			return errors.Join(both(f), until(ctx, fmt.Sprintf("span %d of rank %d", made, r.Rank()), func() bool {
 				return len(spansBehind(newest().RankOf(r.Rank()), n)) >= made
 			}))
 		}

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -45,7 +44,7 @@ func interpreted(t *testing.T, env ...string) (inside bool) {
 	if imageFolder == "" {
 		t.Skip("needs the emulated driver: multicast of real switches is not touched by tests")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	c := exec.CommandContext(ctx, os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
 	c.Env = append(append(os.Environ(), mark+"="+t.Name(), emulated.EnvRun+"=ptx", "NCCL_NVLS_ENABLE=1"), env...)
