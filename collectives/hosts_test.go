@@ -100,7 +100,7 @@ type local struct {
 
 func (l local) run(t *testing.T, f func(ctx context.Context, world *comm.Communicator) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	one := func(r int, boot framework.Bootstrap) error {
 		dev, err := host.Open(prefault)

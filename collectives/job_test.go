@@ -78,7 +78,7 @@ func open(ctx context.Context, boot framework.Bootstrap, o collectives.Options) 
 // job runs f as n ranks of this process and fails the test with every rank's error.
 func job(t testing.TB, n int, o collectives.Options, f func(ctx context.Context, c *collectives.Comm) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	var ranks sync.WaitGroup
 	for r, boot := range bootstrap.InProcess(n) {

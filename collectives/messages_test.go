@@ -231,7 +231,7 @@ func TestMessageOfAnotherLength(t *testing.T) {
 			}
 			select { // the receiver informs all ranks
 			case <-c.Communicator().Done():
-			case <-time.After(10 * time.Second):
+			case <-time.After(4 * time.Minute):
 				return errors.New("not told")
 			}
 			return nil

@@ -172,7 +172,7 @@ func (p *player) newPage(bytes uint64) (here []byte, there uintptr, err error) {
 func (p *player) close() error {
 	var all []error
 	if p.stream != 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 		defer cancel()
 		all = append(all, p.Settle(ctx, p.stream), p.dev.CloseStream(p.stream))
 	}

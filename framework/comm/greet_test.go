@@ -30,7 +30,7 @@ func TestGreetingOfAStranger(t *testing.T) {
 		strings.Repeat("[", 20000):          "not a greeting",
 		`{"abi":1,"name":"world","more":1}`: "",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		boots := bootstrap.InProcess(2)
 		var stranger sync.WaitGroup
 		stranger.Go(func() { _, _ = bootstrap.AllGatherBytes(ctx, boots[1], preamble.TagHello, []byte(said)) })
@@ -70,7 +70,7 @@ func TestRanksWithOtherTransports(t *testing.T) {
 		{"tcp, tcp, ib-host tcp", 2, "[ib-host tcp]"},
 	} {
 		t.Run(test.lists, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 			defer cancel()
 			lists := strings.Split(test.lists, ",")
 			var ranks sync.WaitGroup

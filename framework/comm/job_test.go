@@ -50,7 +50,7 @@ type rig struct {
 }
 
 func newRig(n int) *rig {
-	return &rig{boots: bootstrap.InProcess(n), ids: make([]*ledger, n), limit: 20 * time.Second}
+	return &rig{boots: bootstrap.InProcess(n), ids: make([]*ledger, n), limit: 4 * time.Minute}
 }
 
 // job runs f as n ranks over the embedded shm transport and fails the test with

@@ -272,12 +272,33 @@ func TestGivingUpEndsTheOthers(t *testing.T) {
 	}
 }
 
-// tardy is a transport whose plugin does not answer.
-type tardy struct{ framework.Transport }
+// tardy is a transport whose plugin does not answer before the time of its rank is over.
+type tardy struct {
+	framework.Transport
+	over chan struct{}
+}
 
-func (tardy) Listen(ctx context.Context, _ framework.EndpointConfig) (framework.Endpoint, error) {
+func (t tardy) Listen(ctx context.Context, _ framework.EndpointConfig) (framework.Endpoint, error) {
+	close(t.over)
 	<-ctx.Done()
 	return framework.Endpoint{}, &framework.Error{Op: "listen", Transport: "tardy", Peer: framework.NoPeer, Err: ctx.Err()}
+}
+
+// untilOver is a context whose time is over when its channel is closed, however fast the machine is.
+type untilOver struct {
+	context.Context
+	over chan struct{}
+}
+
+func (u untilOver) Done() <-chan struct{} { return u.over }
+
+func (u untilOver) Err() error {
+	select {
+	case <-u.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
 }
 
 // Where a plugin does not answer, its rank is to blame, and not the peer to which it could
@@ -294,10 +315,10 @@ func TestTransportThatTakesAllTime(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newRig(2)
+			g, over := newRig(2), make(chan struct{})
 			g.adjust = func(rank int, x *comm.Transport) {
 				if rank == 1 {
-					x.Transport = tardy{x.Transport}
+					x.Transport = tardy{x.Transport, over}
 				}
 			}
 			g.run(t, func(ctx context.Context, c *comm.Communicator) error {
@@ -307,9 +328,7 @@ func TestTransportThatTakesAllTime(t *testing.T) {
 				}
 				defer m.Close()
 				if c.Rank() == 1 {
-					short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-					defer cancel()
-					ctx = short
+					ctx = untilOver{ctx, over}
 				}
 				err = call(ctx, c, m)
 				if !strings.Contains(fmt.Sprint(err), "tardy listen: context deadline exceeded") {

@@ -55,7 +55,7 @@ func (w *warnings) lines() []string {
 // this order, and returns what all of them warn of. live is the hardware of each rank.
 func warned(t *testing.T, live []framework.Live, last bool, f func(ctx context.Context, c *comm.Communicator) error) []string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	w := new(warnings)
 	one := func(r int, boot framework.Bootstrap) error {

@@ -13,7 +13,7 @@ import (
 // for, with a wait that another block has left, or with the communicator.
 func TestWaitsInsideHaveNoDeadline(t *testing.T) {
 	program := layouttest.Build(t, "testdata/wait.cc", "include", "-std=c++17", "-O1")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, program).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
@@ -24,7 +24,7 @@ func TestWaitsInsideHaveNoDeadline(t *testing.T) {
 // polls, and none looks at memory of the host.
 func TestWaitsRememberAnAbort(t *testing.T) {
 	program := layouttest.Build(t, "testdata/remember.cc", "include", "-std=c++17", "-O1")
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, program).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)

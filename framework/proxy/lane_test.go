@@ -24,9 +24,9 @@ const (
 // until polls what another thread does.
 func until(t testing.TB, what string, ready func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ready(); time.Sleep(10 * time.Microsecond) {
+	for deadline := time.Now().Add(4 * time.Minute); !ready(); time.Sleep(10 * time.Microsecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 10 s", what)
+			t.Fatalf("%s: not within 4 minutes", what)
 		}
 	}
 }

@@ -100,7 +100,7 @@ func TestAssist(t *testing.T) {
 		}
 		return waiting
 	}})
-	ctx := deadline(t, 20*time.Second)
+	ctx := deadline(t, 4*time.Minute)
 	var last uint64
 	for i := range uint64(6) { // more than there is room for: the fifth waits
 		pos, err := p.PushContext(ctx, kernel.Trigger{Fst: i})

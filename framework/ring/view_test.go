@@ -67,7 +67,7 @@ func TestDepthCountsWhatKernelsPush(t *testing.T) {
 
 func TestWaitTaken(t *testing.T) {
 	p, c := pair(t, 4)
-	ctx := deadline(t, 10*time.Second)
+	ctx := deadline(t, 4*time.Minute)
 	if err := p.WaitTaken(ctx); err != nil {
 		t.Fatalf("nothing was pushed: %v", err)
 	}

@@ -80,7 +80,7 @@ func word(m device.Memory, offset uint64) *atomic.Uint64 {
 // reaches waits until a counter has a value, for 20 s at most. It yields: other
 // processes of the test may need the core.
 func reaches(w *atomic.Uint64, value uint64) bool {
-	for end := time.Now().Add(20 * time.Second); w.Load() < value; {
+	for end := time.Now().Add(4 * time.Minute); w.Load() < value; {
 		if time.Now().After(end) {
 			return false
 		}
@@ -127,7 +127,7 @@ type link struct {
 
 func portTo(t *testing.T, src, dst device.Memory) *link {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	check := func(err error) {
 		t.Helper()
@@ -227,7 +227,7 @@ func TestKilledPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	var pos uint64
 	for range 200 {

@@ -16,7 +16,7 @@ func both(t *testing.T, clientSecret, serverSecret [32]byte, look, join refusal)
 	t.Helper()
 	a, b := net.Pipe()
 	for _, c := range []net.Conn{a, b} {
-		if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(4 * time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -89,7 +89,7 @@ func TestFalseServers(t *testing.T) {
 		"not completed": func(c net.Conn) error { return c.Close() },
 	} {
 		a, b := net.Pipe()
-		if err := errors.Join(a.SetDeadline(time.Now().Add(10*time.Second)), b.SetDeadline(time.Now().Add(10*time.Second))); err != nil {
+		if err := errors.Join(a.SetDeadline(time.Now().Add(4*time.Minute)), b.SetDeadline(time.Now().Add(4*time.Minute))); err != nil {
 			t.Fatal(err)
 		}
 		served := make(chan error, 1)
@@ -108,7 +108,7 @@ func TestFalseServers(t *testing.T) {
 // A client of another version learns which one is spoken here.
 func TestOtherVersion(t *testing.T) {
 	a, b := net.Pipe()
-	if err := errors.Join(a.SetDeadline(time.Now().Add(10*time.Second)), b.SetDeadline(time.Now().Add(10*time.Second))); err != nil {
+	if err := errors.Join(a.SetDeadline(time.Now().Add(4*time.Minute)), b.SetDeadline(time.Now().Add(4*time.Minute))); err != nil {
 		t.Fatal(err)
 	}
 	defer a.Close()

@@ -307,7 +307,7 @@ func TestEndsOfAJobWithHandedStreams(t *testing.T) {
 					t.Errorf("host %d: no %q in\n%s", i, c.wanted[i], h.errs.String())
 				}
 				for _, pid := range []int{h.rank, h.plugin} {
-					for deadline := time.Now().Add(deathBound); processorTime(pid) > 0; time.Sleep(5 * time.Millisecond) {
+					for deadline := time.Now().Add(4 * time.Minute); processorTime(pid) > 0; time.Sleep(5 * time.Millisecond) {
 						if time.Now().After(deadline) {
 							t.Fatalf("host %d: process %d is left", i, pid)
 						}

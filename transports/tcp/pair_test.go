@@ -29,7 +29,7 @@ type pair struct {
 	ring     *ring.Ring
 }
 
-const limit = 20 * time.Second
+const limit = 4 * time.Minute
 
 func (p *pair) check(err error) {
 	p.t.Helper()

@@ -38,7 +38,7 @@ func start(t *testing.T, role string, input any, f *os.File) ([]byte, error) {
 	check(t, err)
 	exe, err := os.Executable()
 	check(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, exe)
 	cmd.Env = append(os.Environ(), envRole+"="+role)

@@ -20,7 +20,7 @@ import (
 var idle = Options{Spin: 20 * time.Microsecond, Yield: time.Millisecond, Park: 100 * time.Millisecond, CPU: -1}
 
 func bound(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -106,7 +106,7 @@ func TestSignalsComeAfterTheirData(t *testing.T) {
 	const n = 3000
 	done := make(chan error, 1)
 	go func() {
-		for seen, end := uint64(0), time.Now().Add(20*time.Second); seen < n; {
+		for seen, end := uint64(0), time.Now().Add(4*time.Minute); seen < n; {
 			now := word(g.sem).Load()
 			if now == seen && time.Now().After(end) {
 				done <- errors.New("no signal within 20 s")

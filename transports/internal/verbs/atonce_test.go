@@ -29,7 +29,7 @@ func (r *rig) atOnce(kind, n uint64) (done bool) {
 
 func (r *rig) taken(fst, snd uint64) (done bool) {
 	r.t.Helper()
-	for limit := time.Now().Add(20 * time.Second); time.Now().Before(limit); {
+	for limit := time.Now().Add(4 * time.Minute); time.Now().Before(limit); {
 		if taken, done := r.proxy.(framework.Helper).Perform(fst, snd); taken {
 			return done
 		}

@@ -12,7 +12,7 @@ import (
 // took more than the five seconds of a call.
 func patient(o *transporttest.Options) {
 	if raceEnabled {
-		o.CallLimit, o.TestLimit = 20*time.Second, time.Minute
+		o.CallLimit, o.TestLimit = 2*time.Minute, 8*time.Minute
 	}
 }
 

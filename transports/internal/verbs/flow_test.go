@@ -108,7 +108,7 @@ func (r *rig) start() {
 }
 
 func (r *rig) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	_ = r.proxy.Stop(ctx)
 }
@@ -123,7 +123,7 @@ func (r *rig) push(kind, bytes uint64) uint64 {
 }
 
 func (r *rig) flushed(pos uint64) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	return r.ring.WaitFlushed(ctx, 0, pos)
 }
@@ -244,7 +244,7 @@ func TestSelectiveCompletions(t *testing.T) {
 		r.push(kernel.TriggerData, 128)
 	}
 	r.start()
-	for limit := time.Now().Add(20 * time.Second); len(requests(lines())) < 41; {
+	for limit := time.Now().Add(4 * time.Minute); len(requests(lines())) < 41; {
 		if time.Now().After(limit) {
 			t.Fatalf("%d requests within 20 s: expected 40 puts, and a read behind them", len(requests(lines())))
 		}
@@ -283,7 +283,7 @@ func TestLonePuts(t *testing.T) {
 	var want []string
 	for range 5 {
 		r.push(kernel.TriggerData, 128)
-		for limit := time.Now().Add(20 * time.Second); r.ring.Depth() > 0 || !quiet(); {
+		for limit := time.Now().Add(4 * time.Minute); r.ring.Depth() > 0 || !quiet(); {
 			if time.Now().After(limit) {
 				t.Fatal("no completion of a put within 20 s")
 			}
@@ -339,7 +339,7 @@ func TestFailedRequest(t *testing.T) {
 				}
 				t.Setenv("FAKE_VERBS_FAIL", path)
 				r.push(kernel.TriggerData, 8)
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 				err := r.proxy.Wait(ctx)
 				cancel()
 				wantError(t, err, x.class, name+" proxy rank 1", "device fake0 port 2", fmt.Sprintf("status %d (%s", status, x.text))

@@ -112,7 +112,7 @@ func FuzzTake(f *testing.F) {
 		}
 	})
 	f.Fuzz(func(t *testing.T, raw []byte, expected uint16, anything bool) {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 		defer cancel()
 		if d == nil {
 			var err error
