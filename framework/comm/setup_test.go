@@ -315,7 +315,7 @@ func TestTransportThatTakesAllTime(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, over := newRig(2), make(chan struct{})
+			g, over, meet := newRig(2), make(chan struct{}), meeting(2)
 			g.adjust = func(rank int, x *comm.Transport) {
 				if rank == 1 {
 					x.Transport = tardy{x.Transport, over}
@@ -327,6 +327,9 @@ func TestTransportThatTakesAllTime(t *testing.T) {
 					return err
 				}
 				defer m.Close()
+				if err := meet(ctx); err != nil { // the end of rank 1 would be one of a communicator that rank 0 still makes
+					return err
+				}
 				if c.Rank() == 1 {
 					ctx = untilOver{ctx, over}
 				}
