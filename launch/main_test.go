@@ -82,7 +82,7 @@ var roles = map[string]func(){
 	},
 	"stopped": func() { // the rank in CULPRIT stops, and ends once it goes on
 		if os.Getenv("RANK") == os.Getenv("CULPRIT") {
-			syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			supervise.StopSelf()
 		}
 	},
 	"report": func() { // prints each signal; leaves on TERM unless STUBBORN
