@@ -338,13 +338,10 @@ const afterSleep = 4
 // firstNap is as short as the system's timers are.
 const firstNap = 50 * time.Microsecond
 
-// rest reports whether it has slept. In a crowd a proxy sleeps in place of yielding: for long if it can be woken,
-// else briefly, and without polling before. One whose yields were in vain does not yield for long.
+// rest reports whether it has slept. In a crowd a proxy sleeps, if it can be woken, in place
+// of yielding, and one whose yields were in vain does not for long.
 func (s *Service) rest(waited, yields time.Duration, outstanding, crowded bool) (slept bool) {
 	switch {
-	case crowded && !outstanding && !s.woken:
-		s.park(firstNap)
-		return true
 	case waited < s.o.Spin:
 	case outstanding && crowded:
 		s.turn.Unlock()
