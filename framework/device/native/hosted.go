@@ -17,7 +17,7 @@ func (d *Device) allocHosted(bytes uint64) (device.Memory, error) {
 	if d.b.has&hasHost == 0 {
 		return nil, d.unsupported("alloc", "the device cannot register host memory")
 	}
-	h, err := memfd.New("mscclpp", bytes, memfd.Options{Prefault: 1}) // registration pins all pages
+	h, err := memfd.New("mscclpp", bytes, memfd.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("%s alloc: %w", d.info.Device, err)
 	}

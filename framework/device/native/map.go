@@ -110,7 +110,7 @@ func (d *Device) openHost(f *os.File, offset, bytes uint64) (*Memory, error) {
 	if d.b.has&hasHost == 0 {
 		return nil, fmt.Errorf("%w: %s cannot register host memory", framework.ErrUnsupported, d.info.Name)
 	}
-	h, err := memfd.OpenWith(f, offset, bytes, memfd.Options{Prefault: 1}) // registration pins all pages
+	h, err := memfd.Open(f, offset, bytes)
 	if err != nil {
 		return nil, err
 	}

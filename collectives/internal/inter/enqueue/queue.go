@@ -35,13 +35,9 @@ type Queue struct {
 	captured atomic.Bool   // calls are in graphs
 }
 
-// prefault is how much of each allocation of the host gets its pages at once: registration with the device pins those of what
-// passes between the two, and of lanes many carry nothing.
-const prefault = 64 << 10
-
 // Start makes what all calls need.
 func (q *Queue) Start() (err error) {
-	if q.HostDevice, err = host.Open(host.Prefault(prefault)); err != nil {
+	if q.HostDevice, err = host.Open(); err != nil {
 		return err
 	}
 	q.mark, err = q.Device.NewMark()
