@@ -155,6 +155,16 @@ def left_block():
             dist.broadcast(one.fill_(rank), 0)
             dist.broadcast(two.fill_(rank), 1)
         assert (one == 0).all() and (two == 1).all(), (one, two)
+        manager = dist._coalescing_manager(device=cpu)  # which outlives its block
+        try:
+            with manager:
+                dist.broadcast(one.fill_(rank), 0)
+                raise KeyError("of the program")
+        except KeyError:
+            pass
+        with dist._coalescing_manager(device=cpu):
+            dist.broadcast(two.fill_(rank), 0)
+        assert (one == rank).all() and (two == 0).all(), (one, two)
     dist.group.WORLD._start_coalescing(cpu)
     noticed(lambda: dist.group.WORLD._start_coalescing(cpu), mscclpp.InvalidUsage, "a block within one")
     dist.group.WORLD._end_coalescing(cpu).wait()
