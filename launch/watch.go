@@ -66,15 +66,20 @@ func (w *watch) look() []exit {
 	return out
 }
 
-// causesFirst sorts the ends that one look has found. Of several the first failure is not known: where a rank was killed,
-// others exit because they have lost it, and where one left too early with code 0 as well.
+// causesFirst sorts the ends that one look has found, whose order is not known. Where a rank was killed or has crashed, others
+// exit, or abort, because they have lost it; and because one left too early with code 0.
 func causesFirst(ends []exit) []exit {
 	class := func(e exit) int {
-		switch {
-		case e.Code == supervise.Exited && e.Status == 0:
-			return 0
-		case e.Code == supervise.Killed || e.Code == supervise.Dumped:
-			return 1
+		switch e.Code {
+		case supervise.Killed, supervise.Dumped:
+			switch syscall.Signal(e.Status) {
+			case syscall.SIGKILL, syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGILL, syscall.SIGFPE, syscall.SIGSYS:
+				return 0
+			}
+		case supervise.Exited:
+			if e.Status == 0 {
+				return 1
+			}
 		}
 		return 2
 	}

@@ -53,8 +53,10 @@ func (s *startup) findHostMates(ctx context.Context, table []entry) error {
 	case first == s.t.party.Rank:
 		works = 1
 	default:
-		if err := s.t.fds.Probe(ctx, s.t.life, table[first].socket, first); err == nil {
+		if err := s.t.fds.Probe(ctx, s.t.life, s.t.failures.Job, table[first].socket, first); err == nil {
 			works = 1
+		} else if cause := s.t.failures.Job.Cause(); cause != nil {
+			return cause
 		} else if ctx.Err() == nil {
 			s.t.cfg.Log.Warn("bootstrap: a rank claims to be on this host, but descriptors do not reach it", "peer", first, "error", err)
 		}

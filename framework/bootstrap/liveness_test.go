@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/internal/promise"
 )
 
 // drop makes the kernel throw away what arrives for a connection, as if the cable
@@ -39,6 +40,7 @@ func TestSilentHost(t *testing.T) {
 	ranks := joinAll(t, 3, func(c *Config) {
 		c.HostID, c.missed = fmt.Sprint("host ", c.Rank), 2
 	})
+	cut := time.Now()
 	for r, b := range ranks {
 		b.mu.Lock()
 		for l := range b.links {
@@ -48,6 +50,7 @@ func TestSilentHost(t *testing.T) {
 		}
 		b.mu.Unlock()
 	}
+	watch := promise.Begin()
 	for _, r := range []int{0, 2} {
 		select {
 		case <-ranks[r].Failed():
@@ -57,6 +60,12 @@ func TestSilentHost(t *testing.T) {
 		if err := wantError(ranks[r].Err(), framework.ErrPeer, victim, "silent"); err != nil {
 			t.Error(err)
 		}
+	}
+	if err := watch.Kept(10 * time.Second); err != nil {
+		t.Error("the silence was noticed ", err)
+	}
+	if d := time.Since(cut); d < 2*time.Second {
+		t.Errorf("dead after %v, expected at least 2s of silence", d)
 	}
 }
 

@@ -4,6 +4,7 @@
 package outputpump
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,8 @@ import (
 // room is how much may be queued before an Pump is full.
 const room = 64 << 10
 
-// step is how much is written at once: a slow reader that has taken so much has taken something.
+// step is how much is written at once, to the end of a line where there is one: a slow reader that has taken so much has
+// taken something.
 const step = 4 << 10
 
 // ErrNotTaken is the error for output that is not read until the job has to end.
@@ -82,6 +84,9 @@ func (o *Pump) write() {
 		o.mu.Unlock()
 		for data := p.data; len(data) > 0; {
 			part := data[:min(len(data), step)]
+			if end := bytes.LastIndexByte(part, '\n'); len(part) < len(data) && end >= 0 {
+				part = part[:end+1]
+			}
 			data = data[len(part):]
 			_, err := p.to.Write(part)
 			o.mu.Lock()

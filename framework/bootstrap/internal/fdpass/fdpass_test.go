@@ -40,10 +40,21 @@ func TestDatagramOfAStranger(t *testing.T) {
 	before := openFDs(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if err := a.Probe(ctx, ctx, b.Name, 1); !errors.Is(err, framework.ErrUnavailable) {
+	if err := a.Probe(ctx, ctx, failure.New(), b.Name, 1); !errors.Is(err, framework.ErrUnavailable) {
 		t.Errorf("probe with a wrong key: %v", err)
 	}
 	closedAgain(t, before)
+}
+
+// A probe that nobody answers ends with the job, and by its cause.
+func TestProbeInAJobThatFails(t *testing.T) {
+	a, b := newPair(t, "one key", "another key")
+	job, dead := failure.New(), fmt.Errorf("%w: rank 1 is dead", framework.ErrPeer)
+	job.Fail(dead)
+	began := time.Now()
+	if err := a.Probe(context.Background(), context.Background(), job, b.Name, 1); !errors.Is(err, dead) {
+		t.Errorf("%v after %v: expected the cause of the job's failure", err, time.Since(began))
+	}
 }
 
 // Every process of the host can send to the socket. None fills the log.

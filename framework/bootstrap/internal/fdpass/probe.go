@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/bootstrap/internal/failure"
 )
 
 // probeTimeout bounds the handshake that shows that descriptors can travel. A process that is gone refuses at once;
 // one on a busy host may take seconds.
 const probeTimeout = 10 * time.Second
 
-// Probe sends a descriptor and waits for one in return.
-func (d *Socket) Probe(ctx, life context.Context, to [16]byte, rank int) error {
+// Probe sends a descriptor and waits for one in return, or for the failure of the job.
+func (d *Socket) Probe(ctx, life context.Context, job *failure.State, to [16]byte, rank int) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	m := datagram{kind: datagramProbe, count: 1, from: uint32(d.rank), to: uint32(rank)}
@@ -35,6 +36,8 @@ func (d *Socket) Probe(ctx, life context.Context, to [16]byte, rank int) error {
 			if r.from == uint32(rank) && r.text == m.text {
 				return nil
 			}
+		case <-job.Done():
+			return job.Cause()
 		case <-ctx.Done():
 			return fmt.Errorf("%w: no descriptor came back: %w", framework.ErrUnavailable, context.Cause(ctx))
 		}
