@@ -132,7 +132,7 @@ func (g GPU) NVLinks(p GPU) (count int, through string) {
 	if n := to(g, p.where()); n > 0 {
 		return n, p.where()
 	}
-	if n := min(to(g, Switch), to(p, Switch)); n > 0 {
+	if n := min(to(g, Switch), to(p, Switch)); n > 0 && g.Device.Type == p.Device.Type { // each maker's switches are others
 		return n, Switch
 	}
 	return 0, ""

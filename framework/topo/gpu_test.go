@@ -34,6 +34,21 @@ func TestBetween(t *testing.T) {
 }
 
 // The adapters near each GPU are named by the words that adapters are chosen by.
+// Devices of two makers are not joined because both have switches.
+func TestSwitchesOfTwoMakers(t *testing.T) {
+	g := func(of string, index int) GPU {
+		return GPU{Device: framework.Device{Type: of, Index: index}, UUID: fmt.Sprint(of, index), Links: []Link{{Peer: Switch, Count: 4}}}
+	}
+	for _, x := range []struct {
+		of   string
+		want int
+	}{{"cuda", 4}, {"acme", 0}} {
+		if n, _ := g("cuda", 0).NVLinks(g(x.of, 1)); n != x.want {
+			t.Errorf("%d links to %s: expected %d", n, x.of, x.want)
+		}
+	}
+}
+
 func TestNearestAdapterOfEachGPU(t *testing.T) {
 	h := readMachine(t, "dgx")
 	for i := range 8 {

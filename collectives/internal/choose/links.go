@@ -131,6 +131,9 @@ func between(a, b *Surroundings, peers int, lines bool) (l model.Links, path str
 	if n.Version > 0 {
 		path = fmt.Sprintf("%d NVLinks %d%s", n.Count, n.Version, to)
 	}
+	if n.Kind != "" { // a maker's, of a rate that is not known
+		return model.OverNVLink(count, n.Version, peers, n.Switch, memory), fmt.Sprintf("%d %s%s of an unknown rate", n.Count, n.Kind, to), false
+	}
 	same := n.Count == measuredLinks && (n.Version == measuredVersion || n.Version == 0) && (n.Switch || peers == 1)
 	return model.OverNVLink(count, n.Version, peers, n.Switch, memory), path, same && (a.Major == measuredMajor || a.Major == 0)
 }

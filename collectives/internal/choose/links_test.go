@@ -99,6 +99,7 @@ func TestHowGPUsAreJoined(t *testing.T) {
 		"a shared GPU":                   {shared, false, true, "18 NVLinks 4", overH200s(4)},
 		"a maker's":                      {gpusWith(4, "ACME X1", 0, all(NVLink{Count: 2, Kind: "AcmeLink 2", Rate: 50, Latency: 2})), false, false, "2 AcmeLink 2 to each peer", model.OverLinks(50, 2, 3, false, model.MemoryOf(""))},
 		"a maker's switch":               {gpusWith(4, "ACME X1", 0, all(NVLink{Count: 2, Rate: 50, Switch: true})), false, false, "2 links through switches", model.OverLinks(50, 0, 3, true, model.MemoryOf(""))},
+		"a maker's, of unknown rate":     {gpusWith(4, "ACME X1", 0, all(NVLink{Count: 18, Version: 4, Kind: "AcmeLink 2", Switch: true})), false, false, "18 AcmeLink 2 through switches", model.OverNVLink(18, 4, 3, true, model.MemoryOf(""))},
 		"a maker's bus":                  {gpusWith(4, "ACME X1", 0, all(NVLink{})), false, false, "PCIe", whole(model.OverPCIe(31.5, model.MemoryOf("")))},
 		"more than there can be":         {gpusWith(2, "ACME X1", 0, all(NVLink{Count: 2, Rate: 1e300})), false, false, "PCIe", whole(model.OverPCIe(31.5, model.MemoryOf("")))},
 		"all on one GPU":                 {one, false, true, "one GPU", model.OverNVLink(18, 4, 1, true, model.MemoryOf(""))},
