@@ -7,34 +7,55 @@
 
 enum { DEVICES = 64 };
 
-/* The last call on each device. */
+/* The last calls on each device, by events that stay until the process ends. A driver whose queue is full blocks its caller
+ * until the device goes on, which may need the call of another device's thread: each device has a lock of its own. */
 static struct {
-  void* mark; /* an event behind it; it stays until the process ends */
-  int marked;
-  uint64_t id; /* of its communicator: ranks of one that share a device run side by side */
-} last[DEVICES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_t lock;
+  void *last, *before; /* behind the last call and all earlier ones; behind those before the last communicator's. NULL: there is none */
+  uint64_t id;         /* of the last one's communicator: ranks of one that share a device run side by side */
+  uint64_t records;    /* of last, ever */
+} devices[DEVICES];
 
-int chain_wanted(int device) { return device >= 0 && device < DEVICES && setting_number("NCCL_LAUNCH_ORDER_IMPLICIT", 0) == 1; }
+static void make_locks(void) {
+  for (int i = 0; i < DEVICES; i++) pthread_mutex_init(&devices[i].lock, NULL);
+}
 
-ncclResult_t chain_begin(ncclComm_t comm, cudaStream_t stream) {
+int chain_wanted(int device) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  if (device < 0 || device >= DEVICES || setting_number("NCCL_LAUNCH_ORDER_IMPLICIT", 0) != 1) return 0;
+  pthread_once(&once, make_locks);
+  return 1;
+}
+
+ncclResult_t chain_begin(ncclComm_t comm, cudaStream_t stream, uint64_t* behind) {
   int d = comm->device;
-  ncclResult_t r = ncclSuccess;
-  pthread_mutex_lock(&lock);
-  if (last[d].marked && last[d].id != comm->id) r = cuda_event_wait(last[d].mark, d, stream);
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_lock(&devices[d].lock);
+  int same = devices[d].id == comm->id;
+  void* event = same ? devices[d].before : devices[d].last;
+  *behind = same ? 0 : devices[d].records;
+  ncclResult_t r = event ? cuda_event_wait(event, d, stream) : ncclSuccess;
+  pthread_mutex_unlock(&devices[d].lock);
   return r;
 }
 
-ncclResult_t chain_end(ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t chain_end(ncclComm_t comm, cudaStream_t stream, uint64_t behind) {
   int d = comm->device, recorded = 0;
-  pthread_mutex_lock(&lock);
-  ncclResult_t r = last[d].mark ? ncclSuccess : cuda_event_new(&last[d].mark, d);
-  if (r == ncclSuccess) r = cuda_event_record(last[d].mark, d, stream, &recorded);
+  pthread_mutex_lock(&devices[d].lock);
+  int same = devices[d].last && devices[d].id == comm->id;
+  void* mark = same ? devices[d].last : devices[d].before;
+  ncclResult_t r = ncclSuccess;
+  /* Those that call at the same time, or as other ranks of this communicator, are behind the mark, too. */
+  if (devices[d].records > behind) r = cuda_event_wait(devices[d].last, d, stream);
+  if (r == ncclSuccess && mark == NULL) r = cuda_event_new(&mark, d);
+  if (r == ncclSuccess) r = cuda_event_record(mark, d, stream, &recorded);
   if (recorded) {
-    last[d].marked = 1;
-    last[d].id = comm->id;
+    if (!same) devices[d].before = devices[d].last;
+    devices[d].last = mark;
+    devices[d].id = comm->id;
+    devices[d].records++;
+  } else if (mark && mark != devices[d].last) {
+    devices[d].before = mark;
   }
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&devices[d].lock);
   return r;
 }

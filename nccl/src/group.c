@@ -153,9 +153,10 @@ static void perform_batch(struct batch* b, struct lane* l) {
     fail(r, "communicator %p is ready but has no other half", (void*)b->comm);
   } else {
     size_t others = 0;
+    uint64_t behind = 0;
     atomic_store(&b->comm->launched, 1);
     r = b->streams ? streams_join(b->comm->device, b->calls, b->n, b->streams, &others) : ncclSuccess;
-    if (r == ncclSuccess && b->comm->chained) r = chain_begin(b->comm, b->calls[0].stream);
+    if (r == ncclSuccess && b->comm->chained) r = chain_begin(b->comm, b->calls[0].stream, &behind);
     struct launch l = {0};
     int profiled = atomic_load_explicit(&b->comm->profile, memory_order_relaxed) != NULL;
     if (profiled) l = profile_launch(b->comm, b->profile, b->calls, b->n);
@@ -166,7 +167,7 @@ static void perform_batch(struct batch* b, struct lane* l) {
       fail(r, "%s", d->error());
     if (profiled) profile_launched(b->comm, &l, r);
     if (r == ncclSuccess) r = streams_part(b->comm->device, b->calls, b->streams, others);
-    if (r == ncclSuccess && b->comm->chained) r = chain_end(b->comm, b->calls[0].stream);
+    if (r == ncclSuccess && b->comm->chained) r = chain_end(b->comm, b->calls[0].stream, behind);
   }
   if (l->result == ncclSuccess) l->result = r;
 }

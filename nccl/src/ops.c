@@ -88,9 +88,10 @@ static ncclResult_t perform_now(ncclComm_t comm, const struct door_call* call) {
 
 static ncclResult_t perform_one(ncclComm_t comm, const struct door_call* call) {
   if (!comm->chained) return perform_now(comm, call);
-  ncclResult_t r = chain_begin(comm, call->stream);
+  uint64_t behind;
+  ncclResult_t r = chain_begin(comm, call->stream, &behind);
   if (r == ncclSuccess) r = perform_now(comm, call);
-  return r == ncclSuccess ? chain_end(comm, call->stream) : r;
+  return r == ncclSuccess ? chain_end(comm, call->stream, behind) : r;
 }
 
 /* perform_profiled is perform_one, or group_call, of which a profiler hears. */
