@@ -108,9 +108,16 @@ ncclResult_t group_work(struct work* w) {
 
 /* ---- performing ---- */
 
+/* The first thread of this library is started by one of the program: the environment is read there, as the program may change it beside
+ * threads that it does not know of. */
+static int names;
+static void read_names(void) { names = setting_is("NCCL_SET_THREAD_NAME", "1"); }
+
 int start_thread(pthread_t* thread, int detached, void* (*f)(void*), void* with) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
   sigset_t all, before;
   pthread_attr_t attr;
+  pthread_once(&once, read_names);
   sigfillset(&all);
   pthread_attr_init(&attr);
   if (detached) pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
@@ -122,7 +129,7 @@ int start_thread(pthread_t* thread, int detached, void* (*f)(void*), void* with)
 }
 
 void name_thread(const char* name) {
-  if (setting_is("NCCL_SET_THREAD_NAME", "1")) prctl(PR_SET_NAME, name);
+  if (names) prctl(PR_SET_NAME, name);
 }
 
 /* A run of calls of one communicator, in their order. */
