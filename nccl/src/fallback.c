@@ -24,12 +24,20 @@ void fallback_describe(char* text, size_t size) {
     snprintf(text + n, size - n, ", %s by NCCL %d", names, o->version);
 }
 
+/* why is the other library's text for a result of this thread. */
+static const char* why(const struct other* o, ncclResult_t r) {
+  const char* text = o->GetLastError ? o->GetLastError(NULL) : NULL;
+  return text && *text ? text : o->GetErrorString(r);
+}
+
 /* forward returns a result of the other library, whose text becomes that of this one. */
-static ncclResult_t forward(const struct other* o, ncclResult_t r, const char* function) {
+static ncclResult_t forward_text(const struct other* o, ncclResult_t r, const char* function, const char* text) {
   if (r == ncclSuccess) return r;
-  const char* why = o->GetLastError ? o->GetLastError(NULL) : NULL;
-  if (why == NULL || *why == 0) why = o->GetErrorString(r);
-  return fail((int)r < ncclInProgress ? r : ncclSystemError, "NCCL %d: %s: %s", o->version, function, why);
+  return fail((int)r < ncclInProgress ? r : ncclSystemError, "NCCL %d: %s: %s", o->version, function, text);
+}
+
+static ncclResult_t forward(const struct other* o, ncclResult_t r, const char* function) {
+  return r == ncclSuccess ? r : forward_text(o, r, function, why(o, r));
 }
 
 /* ---- its life ---- */
@@ -47,7 +55,8 @@ struct making {
   ncclConfig_t config;
   char name[NAME_MAX_BYTES], net[NAME_MAX_BYTES];
   int device, rank, ranks;
-  ncclResult_t result;
+  ncclResult_t entered, result; /* of this library, and of the other one */
+  char why[512];                /* its text: the thread does not say it itself, as the caller may have left */
   int ended, left; /* the thread has ended; the caller waits no more */
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -63,9 +72,11 @@ static void* make_there(void* with) {
   struct making* m = with;
   const struct other* o = other_open();
   name_thread("NCCL Init");
-  ncclResult_t r = cuda_enter(m->device);
-  if (r == ncclSuccess) {
-    r = forward(o, o->CommInitRankConfig ? o->CommInitRankConfig(&m->made, m->ranks, m->id, m->rank, &m->config) : o->CommInitRank(&m->made, m->ranks, m->id, m->rank), "ncclCommInitRank");
+  m->entered = cuda_enter(m->device);
+  ncclResult_t r = ncclSuccess;
+  if (m->entered == ncclSuccess) {
+    r = o->CommInitRankConfig ? o->CommInitRankConfig(&m->made, m->ranks, m->id, m->rank, &m->config) : o->CommInitRank(&m->made, m->ranks, m->id, m->rank);
+    if (r != ncclSuccess) snprintf(m->why, sizeof m->why, "%s", why(o, r));
     cuda_leave(m->device);
   }
   pthread_mutex_lock(&m->lock);
@@ -75,7 +86,7 @@ static void* make_there(void* with) {
   pthread_cond_signal(&m->changed);
   pthread_mutex_unlock(&m->lock);
   if (!alone) return NULL;
-  if (r == ncclSuccess) (void)o->CommAbort(m->made);
+  if (m->entered == ncclSuccess && r == ncclSuccess) (void)o->CommAbort(m->made);
   making_free(m);
   return NULL;
 }
@@ -98,7 +109,7 @@ static ncclResult_t await_made(ncclComm_t c, struct making* m, int* left) {
     else if ((r = d->failed(atomic_load(&c->inner))) != ncclSuccess)
       fail(r, "the fallback's communicator is not made: %s", d->error());
   }
-  if (m->ended) r = m->result;
+  if (m->ended) r = m->entered == ncclSuccess ? forward_text(other_open(), m->result, "ncclCommInitRank", m->why) : m->entered;
   *left = m->left = !m->ended;
   pthread_mutex_unlock(&m->lock);
   return r;
