@@ -12,6 +12,27 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/config"
 )
 
+// A program's defaults for a transport are for jobs that use it; an option of a user that no transport reads is a mistake.
+func TestDefaultsOfATransportThatIsNotListed(t *testing.T) {
+	s := config.Sources{Environ: []string{"MSCCLPP_TRANSPORTS=shm"}, Defaults: []config.Setting{{Key: "transport.tcp.max_rate", Value: "1G", Flag: "defaults[0]"}}}
+	for _, c := range []struct {
+		flags []config.Setting
+		want  string
+	}{
+		{nil, ""},
+		{[]config.Setting{{Key: "transport.tcp.max_rate", Value: "2G", Flag: "--set"}}, `--set: transport.tcp.max_rate: `},
+	} {
+		s.Flags = c.flags
+		cfg, err := config.Load(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := optionsWithoutTransport(cfg); (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("flags %v: %v, expected %q", c.flags, err, c.want)
+		}
+	}
+}
+
 // The origin of a refused option is that of the key that the error carries, whatever its
 // text quotes. An error about no key in particular has the origins of all.
 func TestOriginOfARefusedOption(t *testing.T) {

@@ -71,7 +71,7 @@ func openTransports(ctx context.Context, cfg *config.Effective, builtIn string, 
 
 // optionsWithoutTransport refuses options that no transport would read: most likely the
 // name of the transport is misspelled. A variable of MSCCL++ stands for options of
-// several transports, and counts for those that are listed.
+// several transports, and counts for those that are listed; so do the program's defaults.
 func optionsWithoutTransport(cfg *config.Effective) error {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Transport)) {
 		if slices.Contains(cfg.Transports, name) {
@@ -79,7 +79,7 @@ func optionsWithoutTransport(cfg *config.Effective) error {
 		}
 		var from []string
 		for _, key := range slices.Sorted(maps.Keys(cfg.Transport[name])) {
-			if origin := cfg.Origin("transport." + name + "." + key); !origin.Flat() {
+			if origin := cfg.Origin("transport." + name + "." + key); !origin.Flat() && origin.Layer != "program" {
 				from = append(from, fmt.Sprintf("%s: transport.%s.%s", origin, name, key))
 			}
 		}
