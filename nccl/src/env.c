@@ -41,11 +41,11 @@ static void append(const char* name, size_t length, const char* value) {
   *at = p;
 }
 
-/* read_file returns 0 where there is no such file, or something that is none. */
+/* read_file returns 0 where there is no such file, or something that is none. A device such as /dev/null is an empty one. */
 static int read_file(const char* path) {
   FILE* f = fopen(path, "re");
   if (f == NULL) return 0;
-  struct stat s;
+  struct stat s = {0};
   char* line = NULL;
   size_t size = 0;
   ssize_t n;
@@ -66,7 +66,7 @@ static int read_file(const char* path) {
   }
   free(line);
   fclose(f);
-  return is_file;
+  return is_file || S_ISCHR(s.st_mode);
 }
 
 static void read_files(void) {
