@@ -75,13 +75,25 @@ func TestVariables(t *testing.T) {
 		{host, []string{"MSCCLPP_BOOTSTRAP__INTERFACE=eth9", tcp, "NCCL_SOCKET_IFNAME==lo"}, []string{"!bootstrap.interface", "transport.tcp.interface=lo\n"}},
 		{gpu, []string{ib, "MSCCLPP_TRANSPORT__IB_HOST__GID_INDEX=1", "NCCL_IB_GID_INDEX=3"}, []string{"\ntransport.ib-nonatomic.gid_index=3\n", "!ib-host.gid_index"}},
 		{gpu, []string{"MSCCLPP_COMM__MAX_BLOCKS=4", "NCCL_MAX_CTAS=8"}, []string{"!comm.max_blocks"}},
+		{gpu, []string{ib, "MSCCLPP_TRANSPORT__IB_HOST__DEVICES=nodev_1", "NCCL_IB_HCA==nodev_0:2"},
+			[]string{"!ib-host.devices", "!ib-host.port", "\ntransport.ib-nonatomic.devices=nodev_0\n", "\ntransport.ib-nonatomic.port=2\n"}}, // a port is one of devices
+		{gpu, []string{ib, "MSCCLPP_TRANSPORT__IB_HOST__GID_INDEX=", "NCCL_IB_GID_INDEX=3"}, both("gid_index=3")}, // empty: as if it were not set
+		{gpu, []string{ib, "MSCCLPP_IB_GID_INDEX=", "NCCL_IB_GID_INDEX=3"}, both("gid_index=3")},
 		{gpu, []string{"MSCCLPP_DEVICE=cuda:3"}, []string{"\ndevice=cuda:0\n"}}, // a communicator is on the current one
 		// adapters
 		{gpu, []string{ib, "NCCL_IB_HCA==nodev_0:1,nodev_1:1"}, append(both("devices=nodev_0,nodev_1"), both("port=1")...)},
 		{gpu, []string{ib, "NCCL_IB_GID_INDEX=3"}, both("gid_index=3")},
-		{gpu, []string{ib, "NCCL_IB_ADDR_FAMILY=AF_INET"}, both("gid_family=inet")},
+		{gpu, []string{ib, "NCCL_IB_GID_INDEX=300"}, both("gid_index=255")},                        // the most that the transports take
+		{gpu, []string{ib, warn, "NCCL_IB_ADDR_FAMILY=AF_INET"}, []string{"!gid_family", "!WARN"}}, // which they prefer, and which must not exclude others
+		{gpu, []string{ib, warn, "NCCL_IB_ADDR_RANGE=10.1.0.0/16"}, append(both("gid_range=10.1.0.0/16"), "!gid_family", "!WARN")},
 		{gpu, []string{ib, "NCCL_IB_ADDR_FAMILY=AF_INET6", "NCCL_IB_ADDR_RANGE=fd00::/8"}, append(both("gid_family=inet6"), both("gid_range=fd00::/8")...)},
-		{gpu, []string{ib, "NCCL_IB_ADDR_FAMILY=inet", "NCCL_IB_ADDR_RANGE="}, []string{"!gid_family", "!gid_range"}},
+		{gpu, []string{ib, warn, "NCCL_IB_ADDR_FAMILY=inet", "NCCL_IB_ADDR_RANGE="}, []string{"!gid_family", "!gid_range", "!WARN"}},
+		{gpu, []string{ib, warn, "NCCL_IB_ADDR_RANGE=fd00::/8"}, []string{"!gid_range", "NCCL_IB_ADDR_RANGE=fd00::/8 does not count: expected a network of NCCL_IB_ADDR_FAMILY, AF_INET"}},
+		{gpu, []string{ib, warn, "NCCL_IB_ADDR_FAMILY=AF_INET6", "NCCL_IB_ADDR_RANGE=10.0.0.0/8"}, []string{"!gid_range", "does not count: expected a network of NCCL_IB_ADDR_FAMILY, AF_INET6"}},
+		{gpu, []string{ib, "NCCL_IB_ADDR_RANGE=10.1.0.0"}, []string{"!gid_range"}},
+		{gpu, []string{ib, "NCCL_IB_ADDR_RANGE=10.1.0.0/33"}, []string{"!gid_range"}},
+		{gpu, []string{ib, "NCCL_IB_ADDR_RANGE=10.1.0.0/016"}, []string{"!gid_range"}},
+		{gpu, []string{ib, "NCCL_IB_ADDR_RANGE=10.1/16"}, []string{"!gid_range"}},
 		{gpu, []string{ib, "NCCL_IB_TIMEOUT=22"}, both("ack_timeout=22")},
 		{gpu, []string{ib, "NCCL_IB_TIMEOUT=99"}, both("ack_timeout=31")},
 		{gpu, []string{ib, "NCCL_IB_RETRY_CNT=7"}, both("retries=6")},
@@ -304,6 +316,7 @@ func TestVariablesOfTheMachine(t *testing.T) {
 	expectText(t, got, "comm.max_blocks=4\n", "CTAPolicy=2\n", "minCTAs=2\n", "splitShare=1\n", "!NCCL_CONF_FILE")
 	got = said("NCCL_CONF_FILE="+dir+"/none", "NCCL_DEBUG=WARN")
 	expectText(t, got, "NCCL WARN NCCL_CONF_FILE="+dir+"/none: no such file", "comm.max_blocks=3\n")
+	expectText(t, said("NCCL_CONF_FILE=/dev/null", "NCCL_DEBUG=WARN"), "!WARN", "comm.max_blocks=3\n")
 	expectText(t, said("NCCL_CONF_FILE="+dir, "NCCL_DEBUG=WARN"), "NCCL WARN NCCL_CONF_FILE="+dir+": no such file")
 }
 
@@ -373,11 +386,40 @@ func TestVariablesAreTaken(t *testing.T) {
 		"NCCL_CHECK_MODE=DEBUG_GLOBAL", "NCCL_SET_THREAD_NAME=1")
 }
 
+// Variables of this project under other names than those of their keys count before NCCL's: all that docs/config.md has for keys that
+// variables of NCCL set.
+func TestOtherNamesCountBeforeNCCLs(t *testing.T) {
+	page, err := os.ReadFile("../docs/config.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	variables := []string{"MSCCLPP_TRANSPORTS=cudaipc,ib-host,ib-nonatomic,tcp", "NCCL_IB_HCA==nodev_0:1", "NCCL_IB_GID_INDEX=3", "NCCL_IB_TIMEOUT=22", "NCCL_IB_RETRY_CNT=5",
+		"NCCL_IB_SL=4", "NCCL_IB_TC=106", "NCCL_IB_QPS_PER_CONNECTION=4", "NCCL_DMABUF_ENABLE=0", "NCCL_SOCKET_FAMILY=AF_INET", "NCCL_IB_ADDR_FAMILY=AF_INET6",
+		"NCCL_IB_ADDR_RANGE=fd00::/8", "NCCL_SOCKET_IFNAME==lo", "NCCL_P2P_LEVEL=NVL", "NCCL_MNNVL_ENABLE=0", "NCCL_CHECK_MODE=DEBUG_GLOBAL", "NCCL_MAX_CTAS=8"}
+	set := "\n" + readVariables(t, []string{"0"}, variables...)
+	compared := 0
+	for _, row := range regexp.MustCompile("(?m)^\\| `(MSCCLPP_[A-Z_]+)` \\| sets (`.*)\\|$").FindAllStringSubmatch(string(page), -1) {
+		for _, key := range regexp.MustCompile("`([a-z0-9_.-]+)`").FindAllStringSubmatch(row[2], -1) {
+			line := "\n" + key[1] + "="
+			if !strings.Contains(set, line) {
+				continue
+			}
+			compared++
+			if got := "\n" + readVariables(t, []string{"0"}, append(variables, row[1]+"=1")...); strings.Contains(got, line) {
+				t.Errorf("%s does not count before the variable of NCCL for %s", row[1], key[1])
+			}
+		}
+	}
+	if compared != 8 {
+		t.Errorf("%d keys are compared, expected 8 of 5 variables", compared)
+	}
+}
+
 // The options of transports that variables become are options that these transports have.
 func TestVariablesAreOptions(t *testing.T) {
 	got := readVariables(t, []string{"0"}, "MSCCLPP_TRANSPORTS=cudaipc,ib-host,ib-nonatomic,tcp", "NCCL_IB_HCA==nodev_0:1", "NCCL_IB_GID_INDEX=3", "NCCL_IB_TIMEOUT=22",
 		"NCCL_IB_RETRY_CNT=7", "NCCL_IB_SL=4", "NCCL_IB_TC=106", "NCCL_IB_QPS_PER_CONNECTION=4", "NCCL_DMABUF_ENABLE=0", "NCCL_SOCKET_FAMILY=AF_INET",
-		"NCCL_IB_ADDR_FAMILY=AF_INET", "NCCL_IB_ADDR_RANGE=10.0.0.0/8",
+		"NCCL_IB_ADDR_FAMILY=AF_INET6", "NCCL_IB_ADDR_RANGE=fd00::/8",
 		"NCCL_SOCKET_IFNAME==lo", "NCCL_P2P_LEVEL=NVL", "NCCL_MNNVL_ENABLE=0")
 	n := 0
 	for line := range strings.Lines(got) {

@@ -44,11 +44,12 @@ const docsHead = `# Configuration
 Layers, later ones win key by key, and lists are replaced as a whole:
 
 1. the defaults below
-2. the system file, ` + "`/etc/mscclpp/config.yaml`" + ` (or .yml, .toml)
-3. the user file, ` + "`~/.config/mscclpp/config.yaml`" + ` (or .yml, .toml; ` + "`XDG_CONFIG_HOME`" + ` is respected)
-4. the job file: ` + "`mscclpp-run --config FILE`" + ` or ` + "`MSCCLPP_CONFIG`" + `
-5. the environment: ` + "`MSCCLPP_`" + ` and the key in capitals, with two underscores between levels
-6. flags: ` + "`mscclpp-run --set KEY=VALUE`" + ` and those with a name of their own
+2. defaults of a program, by ` + "`defaults`" + ` of [the C interface](c-api.md)
+3. the system file, ` + "`/etc/mscclpp/config.yaml`" + ` (or .yml, .toml)
+4. the user file, ` + "`~/.config/mscclpp/config.yaml`" + ` (or .yml, .toml; ` + "`XDG_CONFIG_HOME`" + ` is respected)
+5. the job file: ` + "`mscclpp-run --config FILE`" + ` or ` + "`MSCCLPP_CONFIG`" + `
+6. the environment: ` + "`MSCCLPP_`" + ` and the key in capitals, with two underscores between levels
+7. flags: ` + "`mscclpp-run --set KEY=VALUE`" + ` and those with a name of their own
 
 Files are checked strictly: an unknown key is an error that names the file, the line and the nearest key. An unknown
 variable is a warning. ` + "`mscclpp-run config`" + ` prints what is in effect and where each value came from.

@@ -1,8 +1,12 @@
 #define _GNU_SOURCE
 #include "settings.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
+#include <fnmatch.h>
+#include <netinet/in.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +28,24 @@ static void put(struct settings_list* l, const char* key, const char* value, con
   log_info(SUB_ENV, -1, "%s: %s", what, text);
 }
 
-/* own reports whether this project's own variable for a key is set, as in EnvName of framework/config. */
+static int present(const char* name) {
+  const char* v = variable(name);
+  return v && *v; /* the configuration passes over those that are empty */
+}
+
+/* Variables of this project that set a key under another name, as flatNames of framework/config has them. * stands for the transports for adapters. */
+static const struct {
+  const char *variable, *key;
+} other_names[] = {
+    {"MSCCLPP_SOCKET_IFNAME", "bootstrap.interface"},  {"MSCCLPP_SOCKET_FAMILY", "bootstrap.family"},
+    {"MSCCLPP_HCA_DEVICES", "transport.ib-*.devices"}, {"MSCCLPP_IB_GID_INDEX", "transport.ib-*.gid_index"},
+    {"MSCCLPP_FORCE_DISABLE_GDR", "transport.ib-*.gpu_direct"},
+};
+
+/* own reports whether a variable of this project for a key is set: the key's own, as in EnvName of framework/config, or another. */
 static int own(const char* key) {
+  for (size_t i = 0; i < sizeof other_names / sizeof *other_names; i++)
+    if (fnmatch(other_names[i].key, key, 0) == 0 && present(other_names[i].variable)) return 1;
   char name[96] = "MSCCLPP_";
   size_t n = strlen(name);
   for (; *key && n + 3 < sizeof name; key++) {
@@ -33,12 +53,15 @@ static int own(const char* key) {
     name[n++] = *key == '.' || *key == '-' ? '_' : (char)toupper((unsigned char)*key);
   }
   name[n] = 0;
-  return variable(name) != NULL;
+  return present(name);
 }
 
-/* add sets what a variable of NCCL, or the program, asks for: it counts before files of the configuration, and behind the key's own variable. */
-static void add(struct settings* s, const char* key, const char* value) {
-  if (!own(key)) put(&s->set, key, value, "configuration");
+/* add sets what a variable of NCCL, or the program, asks for: it counts before files of the configuration, and behind this project's variables
+ * for the key, where it returns 0. */
+static int add(struct settings* s, const char* key, const char* value) {
+  if (own(key)) return 0;
+  put(&s->set, key, value, "configuration");
+  return 1;
 }
 
 /* otherwise sets what this library takes unless the user says something. */
@@ -130,13 +153,16 @@ static void interfaces(struct settings* s) {
   if (family && used(s, "tcp")) add(s, "transport.tcp.family", family);
 }
 
-static void add_ib(struct settings* s, const char* key, const char* value) {
+/* add_ib adds for the transports for adapters that are used, and, where that counts, more of the same variable of NCCL. */
+static void add_ib(struct settings* s, const char* key, const char* value, const char* more, const char* more_value) {
   static const char* const transports[] = {"ib-host", "ib-nonatomic"};
   char full[64];
   for (size_t i = 0; i < 2; i++) {
     if (!used(s, transports[i])) continue;
     snprintf(full, sizeof full, "transport.%s.%s", transports[i], key);
-    add(s, full, value);
+    if (!add(s, full, value) || more == NULL) continue;
+    snprintf(full, sizeof full, "transport.%s.%s", transports[i], more);
+    add(s, full, more_value);
   }
 }
 
@@ -145,33 +171,56 @@ static const struct {
   const char *variable, *key;
   long low, high;
 } numbers[] = {
-    {"NCCL_IB_GID_INDEX", "gid_index", -1, 65535},   {"NCCL_IB_TIMEOUT", "ack_timeout", 1, 31},
+    {"NCCL_IB_GID_INDEX", "gid_index", -1, 255},     {"NCCL_IB_TIMEOUT", "ack_timeout", 1, 31},
     {"NCCL_IB_RETRY_CNT", "retries", 0, 6},          {"NCCL_IB_SL", "service_level", 0, 15},
     {"NCCL_IB_TC", "traffic_class", 0, 255},         {"NCCL_IB_QPS_PER_CONNECTION", "queue_pairs", 1, 64},
 };
 
+/* range_fits says whether NCCL_IB_ADDR_RANGE is a network of a family, as NCCL wants it. */
+static int range_fits(const char* range, int family) {
+  struct in6_addr a;
+  char address[INET6_ADDRSTRLEN], *end;
+  const char* slash = strchr(range, '/');
+  if (slash == NULL || (size_t)(slash - range) >= sizeof address || !isdigit((unsigned char)slash[1])) return 0;
+  snprintf(address, sizeof address, "%.*s", (int)(slash - range), range);
+  long bits = strtol(slash + 1, &end, 10);
+  if (*end || end - slash > 4 || (slash[1] == '0' && slash[2]) || bits > (family == AF_INET ? 32 : 128)) return 0;
+  return inet_pton(family, address, &a) == 1 && !(family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&a));
+}
+
+/* addresses chooses among those of a port on RoCE. NCCL prefers those that fit, where the transports take no others. IPv4, its default, is
+ * what these prefer by themselves. */
+static void addresses(struct settings* s) {
+  static atomic_int said;
+  const char *named = family_of("NCCL_IB_ADDR_FAMILY"), *range = setting("NCCL_IB_ADDR_RANGE");
+  int six = named && strcmp(named, "inet6") == 0;
+  if (six) add_ib(s, "gid_family", named, NULL, NULL);
+  if (range == NULL || *range == 0) return;
+  if (range_fits(range, six ? AF_INET6 : AF_INET))
+    add_ib(s, "gid_range", range, NULL, NULL);
+  else if (!atomic_exchange(&said, 1))
+    log_warning("NCCL_IB_ADDR_RANGE=%s does not count: expected a network of NCCL_IB_ADDR_FAMILY, %s", range, six ? "AF_INET6, such as fd00::/8" : "AF_INET, such as 10.1.0.0/16");
+}
+
 static void adapters(struct settings* s) {
   enum { UNSET = -1000000 };
   const char *list = setting("NCCL_IB_HCA"), *level = setting("NCCL_NET_GDR_LEVEL");
-  const char *family = family_of("NCCL_IB_ADDR_FAMILY"), *range = setting("NCCL_IB_ADDR_RANGE");
-  char text[TEXT];
+  char text[TEXT], number[24];
   int port;
   if (list && *list) {
     adapters_named(list, "/sys/class/infiniband", text, sizeof text, &port);
-    if (*text) add_ib(s, "devices", text);
-    snprintf(text, sizeof text, "%d", port);
-    if (port > 0) add_ib(s, "port", text);
+    snprintf(number, sizeof number, "%d", port);
+    if (*text) add_ib(s, "devices", text, port > 0 ? "port" : NULL, number);
   }
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
     long n = setting_number(numbers[i].variable, UNSET);
     if (n == UNSET) continue;
     n = n < numbers[i].low ? numbers[i].low : n > numbers[i].high ? numbers[i].high : n;
-    snprintf(text, sizeof text, "%ld", n);
-    add_ib(s, numbers[i].key, text);
+    snprintf(number, sizeof number, "%ld", n);
+    add_ib(s, numbers[i].key, number, NULL, NULL);
   }
-  if (family) add_ib(s, "gid_family", family);
-  if (range && *range) add_ib(s, "gid_range", range);
-  if (off("NCCL_DMABUF_ENABLE") || (level && (strcmp(level, "LOC") == 0 || strcmp(level, "0") == 0))) add_ib(s, "gpu_direct", "false");
+  addresses(s);
+  if (off("NCCL_DMABUF_ENABLE") || (level && (strcmp(level, "LOC") == 0 || strcmp(level, "0") == 0))) add_ib(s, "gpu_direct", "false", NULL, NULL);
 }
 
 /* ---- checks ---- */
