@@ -421,8 +421,9 @@ class ProcessGroup(dist.ProcessGroup):
         self._get_backend(device)
         if self._batch is not None and self._coalescing():
             raise _errors.invalid("coalesced operations: a block within one: expected the end of the first")
-        dist.distributed_c10d._world.pg_coalesce_state.setdefault(self, [])  # torch's list of this block may have gone with one that was left
         batch, block, of = [], _block_of_caller(), weakref.ref(self)
+        if block is not None:
+            dist.distributed_c10d._world.pg_coalesce_state.setdefault(self, [])  # torch's list of this block may have gone with one that was left
         self._batch = batch
         self._block = None if block is None else weakref.ref(block, lambda _: (group := of()) is not None and group._left(batch))
 
