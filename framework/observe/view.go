@@ -98,10 +98,12 @@ func Find(write bool) ([]*Memory, error) {
 			if err != nil || seen[identity(info)] {
 				continue
 			}
-			seen[identity(info)] = true
-			if m, err := openMemory(path, write); err == nil {
-				all = append(all, &Memory{m: m, write: write})
+			m, err := openMemory(path, write)
+			if err != nil {
+				continue // another reader that has closed it by now hides no memory, since ranks have it, too
 			}
+			seen[identity(info)] = true
+			all = append(all, &Memory{m: m, write: write})
 		}
 	}
 	return all, nil

@@ -230,6 +230,9 @@ func TestProcessThatIsStopped(t *testing.T) {
 			p.send(header{Kind: host, Address: 0x5000, Bytes: 8}, "", nil)
 			args := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, 0x5000), 1)
 			p.send(header{Kind: launch, ID: 9, Value: [2]uint64{id}, Grid: 1, Block: 1}, wordKernel+"\x00"+string(args), nil)
+			if h, _, _, err := receive(p.conn, make([]byte, maxMessage)); err != nil || h.Kind == result { // it waits for the answer now
+				p.t.Errorf("%+v, %v: expected an access", h, err)
+			}
 		}, "it has not answered for 200ms"},
 		"reads": {func(p *process) {
 			for range 20000 { // more answers than a socket holds
