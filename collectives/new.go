@@ -110,8 +110,8 @@ func (c *Comm) assemble(ctx context.Context, reach comm.Reach, route choose.Rout
 	return nil
 }
 
-// unique is a device that knows what tells it from all others: those of package native.
-// versioned is one whose links follow from its generation, where nobody says which it has: those of package cuda.
+// unique is a device with a UUID, as those of package native.
+// versioned is a device whose links follow from its generation where no list names them, as those of package cuda.
 type (
 	unique    interface{ UUID() [16]byte }
 	versioned interface{ Capability() (major, minor int) }

@@ -140,7 +140,7 @@ func canceledCall(t *testing.T, c *Client) {
 	}
 }
 
-// used is a context that tells when a call uses it first.
+// used is a context that calls first when a call uses it for the first time.
 type used struct {
 	context.Context
 	once  sync.Once

@@ -44,8 +44,8 @@ func TestUncaughtException(t *testing.T) {
 	}
 }
 
-// A rank that is killed ends the operators of the others, the fused all-reduce and norm, dispatch and combine, who learn at once whom
-// they have lost.
+// When a rank is killed, the operators of the others, the fused all-reduce and norm, dispatch and combine, end within seconds with an
+// error that names it.
 func TestKilledInOperators(t *testing.T) {
 	p := newest(t, "nothing else", anyPython)
 	for _, scene := range []string{"killed_in_norm", "killed_in_dispatch", "killed_in_combine", "killed_in_dispatch_over_hosts", "killed_in_combine_over_hosts"} {
@@ -80,20 +80,9 @@ func TestKeyboardInterrupt(t *testing.T) {
 // Ctrl-C in a job ends the calls of all ranks, which end in order.
 func TestInterruptedJob(t *testing.T) {
 	p, root := newest(t, "nothing else", anyPython), tree(t)
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	c := exec.CommandContext(ctx, filepath.Join(root, "bin/mscclpp-run"), "-n", "2", "--", p.Path, "tests/failures.py", "interrupted_job")
-	c.Env = environment(t, root, "MSCCLPP_LOG__LEVEL=none")
-	c.Stderr = os.Stderr
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	c, lines := reading(t, root, filepath.Join(root, "bin/mscclpp-run"), "-n", "2", "--", p.Path, "tests/failures.py", "interrupted_job")
 	count := map[string]int{}
-	for lines := bufio.NewScanner(out); lines.Scan(); {
+	for lines.Scan() {
 		count[lines.Text()]++
 		if lines.Text() == "waits" && count["waits"] == 2 {
 			if err := c.Process.Signal(syscall.SIGINT); err != nil {
@@ -101,16 +90,18 @@ func TestInterruptedJob(t *testing.T) {
 			}
 		}
 	}
-	err = c.Wait()
+	err := c.Wait()
 	if count["waits"] != 2 || count["interrupted"] != 2 || count["rank 0 is done"] != 1 || count["rank 1 is done"] != 1 {
 		t.Errorf("%v, %v: expected each of 2 ranks to wait, to be interrupted, and to be done", err, count)
 	}
 }
 
-func interrupt(t *testing.T, root string, p interpreter, program, scene string) {
+// reading starts a program, which is killed at the limit, and returns the lines that it prints.
+func reading(t *testing.T, root, program string, arguments ...string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	c := exec.CommandContext(ctx, p.Path, program, scene)
+	t.Cleanup(cancel)
+	c := exec.CommandContext(ctx, program, arguments...)
 	c.Env = environment(t, root, "MSCCLPP_LOG__LEVEL=none")
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
@@ -120,7 +111,11 @@ func interrupt(t *testing.T, root string, p interpreter, program, scene string) 
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewScanner(out)
+	return c, bufio.NewScanner(out)
+}
+
+func interrupt(t *testing.T, root string, p interpreter, program, scene string) {
+	c, lines := reading(t, root, p.Path, program, scene)
 	if !lines.Scan() || lines.Text() != "waits" {
 		t.Errorf("%q: expected waits", lines.Text())
 	}

@@ -83,7 +83,7 @@ func AllocData(d Device, bytes uint64) (Memory, error) {
 	return d.Alloc(bytes)
 }
 
-// Linked is an optional interface of a Device that knows what tells it from others, and may know to which of them its links lead.
+// Linked is an optional interface of a Device that has an identity, such as a UUID, and may have a list of the devices at the ends of its links.
 //
 // Implemented by device/native. Called by internal/setup and package collectives.
 type Linked interface {

@@ -39,7 +39,7 @@ type measurement struct {
 	Ninetieth  float64 `json:"p90_batch_ns_per_round_trip"`
 }
 
-// roundTrip is one round trip; it polls as a kernel does, and gives up after four minutes.
+// roundTrip pushes a trigger and polls, as a kernel does, until the proxy has taken it; it fails the test after four minutes.
 func roundTrip(t testing.TB, r *Ring, fst uint64) {
 	pos, err := r.Push(kernel.Trigger{Fst: fst})
 	if err != nil {

@@ -38,7 +38,7 @@ func find(name string, cfg *config.Config, log *slog.Logger) (gpus []topo.GPU, e
 	return gpus, err
 }
 
-// described is what a device says of itself and of its links.
+// described returns the identity of a device and its links, as its table gives them.
 func described(dev device.Device) topo.GPU {
 	g := itself(dev)
 	if archs := dev.Info().Archs; len(archs) > 0 {

@@ -86,7 +86,7 @@ func Facts(root fs.FS, dev device.Device, host string, turn int, log *slog.Logge
 	return facts
 }
 
-// itself is what a device knows of itself. One that is on no bus has no address, and may have a UUID.
+// itself returns the identity of a device, without its links. A device that is on no bus has no address, and may have a UUID.
 func itself(dev device.Device) topo.GPU {
 	info := dev.Info()
 	own := topo.GPU{Device: info.Device, Name: info.Name}

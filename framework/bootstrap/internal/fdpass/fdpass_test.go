@@ -46,7 +46,7 @@ func TestDatagramOfAStranger(t *testing.T) {
 	closedAgain(t, before)
 }
 
-// A probe that nobody answers ends with the job, and by its cause.
+// An unanswered probe ends when the job fails, and its error is the cause of that failure.
 func TestProbeInAJobThatFails(t *testing.T) {
 	a, b := newPair(t, "one key", "another key")
 	job, dead := failure.New(), fmt.Errorf("%w: rank 1 is dead", framework.ErrPeer)
