@@ -193,7 +193,8 @@ struct LLArgs {
   uint32_t release;     // a Release
   uint64_t area;        // offset in scratch of the packets, or lines, of either half
   uint64_t half;        // and its size in bytes
-  uint64_t slot;        // bytes of it for one peer, a multiple of 256
+  uint64_t slot;        // how far those of two peers are apart, a multiple of 256; 0: there is one
+  uint64_t room;        // bytes for one peer, the same
   const void* input;
   void* output;
   uint64_t count;       // elements; per rank where the collective says so
@@ -203,7 +204,7 @@ struct LLArgs {
   Signature signature;
   uint64_t scratch[kLLRanks];
 };
-static_assert(sizeof(LLArgs) == 144 + 8 * kLLRanks, "layout");
+static_assert(sizeof(LLArgs) == 152 + 8 * kLLRanks, "layout");
 
 // The arguments of the small kernels between the copies of copy algorithms.
 struct StepArgs {

@@ -305,6 +305,9 @@ class Stage {
   const uint64_t base_;
 };
 
+// Where no rank sends to itself, the pipes of a rank are those from the others: by rank, those behind it one place before.
+MSCCLPP_DEVICE uint64_t pipe_of(uint32_t ranks, uint32_t lane, uint32_t to, uint32_t from) { return uint64_t(lane) * (ranks - 1) + from - (from > to); }
+
 // PipeHeader precedes a chunk in a pipe.
 struct alignas(64) PipeHeader {
   uint64_t bytes;    // in this chunk

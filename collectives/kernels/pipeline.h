@@ -112,7 +112,7 @@ class Pipeline {
     return chunks <= kPipelineSlots || at_least(c_, tail, chunks - kPipelineSlots, kWordPipeTail, p);
   }
   MSCCLPP_DEVICE char* slot(uint32_t in, uint32_t of, uint64_t position) const {
-    const uint64_t number = (uint64_t(lane_) * c_.ranks + of) * kPipelineSlots + position % kPipelineSlots;
+    const uint64_t number = pipe_of(c_.ranks, lane_, in, of) * kPipelineSlots + position % kPipelineSlots;
     return reinterpret_cast<char*>(c_.scratch[in]) + c_.pipes + number * chunk_;
   }
 

@@ -56,7 +56,7 @@ func TestCopyScratchOfCalls(t *testing.T) {
 // after calls of 512 MiB. It makes memory in units of 2 MiB: for semaphores that peers raise, for what is expected of them, for
 // scratch with the state of kernels, and for the copies.
 func TestMemoryOfFiveCommunicators(t *testing.T) {
-	const most, unit, semaphores = 696 << 20, 2 << 20, 2 * 2 << 20
+	const most, unit, semaphores = 536 << 20, 2 << 20, 2 * 2 << 20
 	units := func(bytes uint64) uint64 { return (bytes + unit - 1) / unit * unit }
 	k := &copier{ranks: 2, scratch: 1 << 30}
 	a := &algorithm{Algorithm: engine.New(collective.AllReduce, choose.CopyStaged), traits: choose.TraitsOf(choose.CopyStaged, collective.AllReduce)}

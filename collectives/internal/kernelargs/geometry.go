@@ -14,7 +14,7 @@ type Geometry struct {
 	Mailboxes   uint32 // lanes that have mailboxes alone, those included
 	Packets     uint64
 	PacketHalf  uint64
-	Places      uint32 // for packets, with a flag or without, in a half: one for each rank, or for the only peer
+	Places      uint32 // for packets and lines in a half: one for each rank, or for the only peer
 	Lines       uint64 // on GPUs
 	LineHalf    uint64
 	Lamport     uint64 // packets without a flag, behind all else: see WithLamport
@@ -22,7 +22,8 @@ type Geometry struct {
 	Stages      uint64
 	StageSlot   uint64
 	Pipes       uint64 // also of chunks between barriers, and of the bytes beside pipes of lines: see pipeline.h and transfers_lines.h
-	PipeSlot    uint64 // with its header
+	PipeRoom    uint64 // in them, of a lane, for each of four chunks of a peer
+	PipeSlot    uint64 // the same for messages, which a rank sends itself as well; with its header
 	LinePipes   uint64 // on GPUs
 	LineLanes   uint32 // with pipes of lines; 0: no room for any
 	LineGroups  uint32 // of 16 lines, in a slot of theirs
@@ -65,9 +66,10 @@ const (
 
 // Two GPUs of NVIDIA's gain nothing from more than this. Communicators of two are frequent, and each has scratch of its own.
 const (
-	packetsOfTwo    = 17 << 18  // both halves, with a place for each rank: one-shot sums of 512 KiB
-	stageSlotOfTwo  = 16 << 10  // of last resorts
-	pipeSlotOfTwo   = 128 << 10 // a lane of 128 fetches MostFetched at a time
+	packetsOfTwo    = 17 << 18           // both halves, with a place for each rank: one-shot sums of 512 KiB
+	lamportOfTwo    = 4 * (3<<20 + 4096) // the same: reduce-scatters of 6 MiB
+	stageSlotOfTwo  = 16 << 10           // of last resorts
+	pipeSlotOfTwo   = 128 << 10          // a lane of 128 fetches MostFetched at a time
 	lineGroupsOfTwo = 4
 )
 
@@ -105,7 +107,7 @@ func Divide(scratch uint64, ranks int, lanes uint32, line uint64) (Geometry, err
 	g.Lines = g.Packets + 2*g.PacketHalf
 	g.Stages = g.Lines
 	if device {
-		g.LineHalf = min(forLines, deviceLines) * line / LineRoom / 2 / 4096 * 4096
+		g.LineHalf = g.half(min(forLines, deviceLines)*line/LineRoom, ranks)
 		g.Stages += 2 * g.LineHalf
 		rest -= 2 * (g.PacketHalf + g.LineHalf)
 		rest -= g.divideLinePipes(rest/4, n, mostGroups)
@@ -113,8 +115,10 @@ func Divide(scratch uint64, ranks int, lanes uint32, line uint64) (Geometry, err
 	g.StageSlot = min(rest/staged/(StageSlots*l), mostStage) / Burst * Burst
 	g.Pipes = (g.Stages + l*StageSlots*g.StageSlot + Burst - 1) / Burst * Burst
 	lines := g.linePipesOf(n)
-	g.PipeSlot = min((scratch-lines-g.Pipes)/(l*n*PipeSlots), mostPipe) / Burst * Burst
-	g.Total = g.Pipes + l*n*PipeSlots*g.PipeSlot
+	g.PipeRoom = min((scratch-lines-g.Pipes)/(l*n*PipeSlots), mostPipe) / Burst * Burst
+	peers := max(n-1, 1)
+	g.PipeSlot = g.PipeRoom * peers / n / Burst * Burst
+	g.Total = g.Pipes + l*peers*PipeSlots*g.PipeRoom
 	if lines != 0 {
 		g.LinePipes = (g.Total + DeviceLine - 1) / DeviceLine * DeviceLine
 		g.Total += lines
@@ -144,11 +148,14 @@ func (g Geometry) linePipesOf(n uint64) uint64 {
 // Sentinel is what each byte of that area is until a packet arrives: see <mscclpp/sentinel.h>.
 const Sentinel = 0xff
 
-// WithLamport adds an area for packets without a flag, five parts of 32 of what scratch has otherwise: of two ranks for
-// reduce-scatters of 6 MiB. It comes on top of that, so that no other algorithm has less.
+// WithLamport adds an area for packets without a flag, five parts of 32 of what scratch has otherwise. It comes on top of that, so that no other algorithm has less.
 func (g Geometry) WithLamport(ranks int) Geometry {
 	g.Lamport = (g.Total + slotUnit - 1) / slotUnit * slotUnit
-	g.LamportHalf = g.half(min(g.Total*5/32, mostLamport), ranks)
+	both := min(g.Total*5/32, mostLamport)
+	if g.Places == 1 {
+		both = min(g.Total*5/16, lamportOfTwo)
+	}
+	g.LamportHalf = g.half(both, ranks)
 	g.Total = g.Lamport + 2*g.LamportHalf
 	return g
 }
@@ -170,20 +177,18 @@ const (
 )
 
 // LLArea is where an area begins, how long each of its halves is, how far the places of two ranks in it are apart, and
-// what each has room for. Between two GPUs packets have one place, so 0 apart. Lines have a place for each rank: kernels
-// that cut messages take that distance for the size.
+// what each has room for. Between two GPUs there is one place, so they are 0 apart.
 func (g Geometry) LLArea(a Area, ranks int) (area, half, apart, room uint64) {
-	places := uint64(g.Places)
 	switch a {
 	case LineArea:
-		area, half, places = g.Lines, g.LineHalf, uint64(ranks)
+		area, half = g.Lines, g.LineHalf
 	case LamportArea:
 		area, half = g.Lamport, g.LamportHalf
 	default:
 		area, half = g.Packets, g.PacketHalf
 	}
-	room = half / places / slotUnit * slotUnit
-	if places > 1 {
+	room = half / uint64(g.Places) / slotUnit * slotUnit
+	if g.Places > 1 {
 		apart = room
 	}
 	return area, half, apart, room
@@ -194,7 +199,7 @@ func (g Geometry) LLArea(a Area, ranks int) (area, half, apart, room uint64) {
 // longer for its arrival than for the link; and what is in one chunk alone is not summed
 // while the rest is on its way.
 func (g Geometry) PipeChunk(share uint64, lanes, peers uint32) uint64 {
-	most := min(uint64(g.Lanes)*g.PipeSlot/uint64(lanes), mostPipeChunk)
+	most := min(uint64(g.Lanes)*g.PipeRoom/uint64(lanes), mostPipeChunk)
 	some := max(share/uint64(lanes)/2, LeastAnnounced/uint64(max(peers, 1)))
 	return max(min(some, most)/Burst*Burst, Burst)
 }
@@ -204,7 +209,7 @@ func (g Geometry) PipeChunk(share uint64, lanes, peers uint32) uint64 {
 // faster than lines.
 func (g Geometry) Beside(lanes uint32) uint32 {
 	shared := max(1, (lanes+g.Lanes-1)/g.Lanes) // lanes in the slots of one
-	n := uint32(PipeSlots*g.PipeSlot) / (shared * BesideSlots) / Burst * Burst
+	n := uint32(PipeSlots*g.PipeRoom) / (shared * BesideSlots) / Burst * Burst
 	if n < leastBeside {
 		return 0
 	}

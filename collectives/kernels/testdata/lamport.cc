@@ -87,7 +87,7 @@ void collective(check::Job& job, uint32_t ranks, Check check, uint32_t op) {
       a.release = k % 3;
       a.area = area;
       a.half = half;
-      a.slot = kSlot;
+      a.slot = a.room = kSlot;
       a.count = kCounts[k];
       a.op = op;
       a.element = sizeof(T);

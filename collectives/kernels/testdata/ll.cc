@@ -58,7 +58,7 @@ void collective(check::Job& job, Kernel kernel, Shape shape, uint32_t ranks, Che
       a.release = k % 3;
       a.area = area;
       a.half = half;
-      a.slot = kSlot;
+      a.slot = a.room = kSlot;
       a.count = kCounts[k] * scale;
       a.op = op;
       a.element = 1;
@@ -328,7 +328,7 @@ void mismatch(check::Job& job) {
     a.check = kCheckCompare;
     a.area = area;
     a.half = half;
-    a.slot = kSlot;
+    a.slot = a.room = kSlot;
     a.count = 100;
     a.element = 1;
     a.signature.count = 100;
