@@ -128,7 +128,7 @@ func (j *job) windowOver(t testing.TB, name string, window, bytes, region uint64
 
 // pipeBytes is the size of the pipes in the memory of a rank.
 func (j *job) pipeBytes() uint64 {
-	return uint64(j.geometry.Lanes) * uint64(j.ranks-1) * kernelargs.PipeSlots * j.geometry.PipeRoom
+	return uint64(j.geometry.Lanes) * uint64(j.ranks-1) * kernelargs.PipeSlots * j.geometry.PipeSlot
 }
 
 func (j *job) commonOf(rank int) kernelargs.Common {
@@ -208,7 +208,7 @@ func (j *job) packets(e *entry, rank int, count uint64, release kernelargs.Relea
 		Input: uintptr(at(atInput, rank)), Output: uintptr(j.output(rank)), Count: count, Op: uint32(j.op), Element: uint32(e.dtype.Size()), Scale: 1,
 	}
 	a.Signature = j.signature(e, count)
-	a.Area, a.Half, a.Slot, a.Room = j.geometry.LLArea(protocol.Area, j.ranks)
+	a.Area, a.Half, a.Slot, _ = j.geometry.LLArea(protocol.Area, j.ranks)
 	copy(a.Scratch[:], c.Scratch[:j.ranks])
 	return a
 }

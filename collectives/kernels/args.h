@@ -7,13 +7,14 @@
 // mscclpp:layout
 //
 // Scratch. Every rank allocates one block of scratch and makes it accessible to all
-// others once. It has six parts, at the same offsets on all ranks:
+// others once. It has seven parts, at the same offsets on all ranks:
 //
 //	mailboxes  [lane][peer], one each: words that the peer writes for this rank
 //	packets    two halves of [peer] slots that peers fill with packets
 //	lines      the same for lines, on GPUs
 //	stages     [lane][slot] buffers that this rank fills and all peers read
-//	pipes      [lane][peer][slot] buffers that one peer fills and this rank reads
+//	own pipes  [lane][slot] the same as pipes, of what this rank sends itself
+//	pipes      [lane][peer][slot] buffers that one peer fills and this rank reads; none of this rank
 //	line pipes the same, which are filled with lines, on GPUs
 //
 // Lanes. A lane is a share of the work that one block does from start to end, with
@@ -34,6 +35,7 @@ constexpr uint32_t kMaxBlocks = 256;     // of one launch
 constexpr uint32_t kLLRanks = 8;       // of kernels with short arguments
 constexpr uint32_t kMaxTransfers = 96;   // of one launch
 constexpr uint32_t kLLTransfers = 16;  // of one with short arguments
+constexpr uint64_t kOwnPipeSlot = 7 << 10;  // of own pipes, at most
 
 // Steps of copy algorithms.
 enum Step : uint32_t {
@@ -193,8 +195,7 @@ struct LLArgs {
   uint32_t release;     // a Release
   uint64_t area;        // offset in scratch of the packets, or lines, of either half
   uint64_t half;        // and its size in bytes
-  uint64_t slot;        // how far those of two peers are apart, a multiple of 256; 0: there is one
-  uint64_t room;        // bytes for one peer, the same
+  uint64_t slot;        // bytes of it for one peer, a multiple of 256; 0: all of it, for the only peer
   const void* input;
   void* output;
   uint64_t count;       // elements; per rank where the collective says so
@@ -204,7 +205,7 @@ struct LLArgs {
   Signature signature;
   uint64_t scratch[kLLRanks];
 };
-static_assert(sizeof(LLArgs) == 152 + 8 * kLLRanks, "layout");
+static_assert(sizeof(LLArgs) == 144 + 8 * kLLRanks, "layout");
 
 // The arguments of the small kernels between the copies of copy algorithms.
 struct StepArgs {

@@ -305,7 +305,7 @@ class Stage {
   const uint64_t base_;
 };
 
-// Where no rank sends to itself, the pipes of a rank are those from the others: by rank, those behind it one place before.
+// The pipes in the memory of a rank are those from the others, by rank: the ranks behind it come one place before.
 MSCCLPP_DEVICE uint64_t pipe_of(uint32_t ranks, uint32_t lane, uint32_t to, uint32_t from) { return uint64_t(lane) * (ranks - 1) + from - (from > to); }
 
 // PipeHeader precedes a chunk in a pipe.
@@ -316,13 +316,19 @@ struct alignas(64) PipeHeader {
 
 // A pipe carries chunks from one rank to one other, through slots in the memory of
 // the receiver, which returns credits. Pipes of different pairs are independent, so
-// asymmetric transfers, and those among some of the ranks, go through pipes.
+// asymmetric transfers, and those among some of the ranks, go through pipes. What a
+// rank sends itself goes through its own pipe, which lies before the others.
 struct Pipe {
   MSCCLPP_DEVICE static char* address(const Common& c, uint32_t lane, uint32_t to, uint32_t from, uint64_t position) {
-    const uint64_t slot = (uint64_t(lane) * c.ranks + from) * c.pipe_slots + position % c.pipe_slots;
+    const uint64_t slot = pipe_of(c.ranks, lane, to, from) * c.pipe_slots + position % c.pipe_slots;
     return reinterpret_cast<char*>(c.scratch[to]) + c.pipes + slot * c.pipe_slot;
   }
   MSCCLPP_DEVICE static uint64_t payload(const Common& c) { return c.pipe_slot - sizeof(PipeHeader); }
+  MSCCLPP_DEVICE static char* own_address(const Common& c, uint32_t lane, uint64_t position) {
+    const uint64_t slot = uint64_t(lane) * c.pipe_slots + position % c.pipe_slots;
+    return reinterpret_cast<char*>(c.scratch[c.rank]) + c.pipes - (slot + 1) * own_slot(c);
+  }
+  MSCCLPP_DEVICE static uint64_t own_payload(const Common& c) { return own_slot(c) - sizeof(PipeHeader); }
   MSCCLPP_DEVICE static char* data(char* slot) { return slot + sizeof(PipeHeader); }
 
   // How many chunks were put into the pipe to, and taken out of that from, a peer.
@@ -383,6 +389,9 @@ struct Pipe {
     if (thread_id() == 0) taken(c, lane, peer, received(c, lane, peer) + 1);
     block_sync();
   }
+
+ private:
+  MSCCLPP_DEVICE static uint64_t own_slot(const Common& c) { return smaller(c.pipe_slot, kOwnPipeSlot); }
 };
 
 // A signature is two LL16 packets, with the low half of the sequence as the flag. So

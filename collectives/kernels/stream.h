@@ -71,7 +71,7 @@ class Stream {
   // units is of the largest share of a rank. All send to all in the last of the parts.
   MSCCLPP_DEVICE Stream(const LLArgs& args, uint32_t units, uint32_t parts)
       : a(args), step_(taking_part()), rows_(static_cast<uint32_t>(ceil_div(units, step_))), always_(parts - 1) {
-    part_ = static_cast<uint32_t>(args.room / parts / C::kWire) / C::kGroup * C::kGroup;
+    part_ = static_cast<uint32_t>((args.slot != 0 ? args.slot : args.half) / parts / C::kWire) / C::kGroup * C::kGroup;
     const uint32_t room = part_ / step_;
     const uint32_t wanted = step_ * kRows < kLeast ? kLeast / step_ : kRows;
     piece_ = room < wanted ? room : wanted;

@@ -139,8 +139,8 @@ class Progress {
   MSCCLPP_DEVICE Transfer message(uint32_t t) const { return listed_message(a_, t); }
   MSCCLPP_DEVICE uint32_t queue_of(const Transfer& x) const { return x.receive * c_.ranks + x.peer; }
 
-  MSCCLPP_DEVICE uint64_t payload_of(uint64_t bytes) const {
-    const uint64_t most = Pipe::payload(c_), each = even_step(bytes, c_.lanes, most);
+  MSCCLPP_DEVICE uint64_t payload_of(uint64_t bytes, uint32_t peer) const {
+    const uint64_t most = peer == c_.rank ? Pipe::own_payload(c_) : Pipe::payload(c_), each = even_step(bytes, c_.lanes, most);
     return each < kLeastChunk ? smaller(kLeastChunk, most) : each;
   }
   MSCCLPP_DEVICE static uint64_t chunks(uint64_t bytes, uint64_t payload) { return bytes == 0 ? 1 : ceil_div(bytes, payload); }
@@ -154,6 +154,7 @@ class Progress {
 
   MSCCLPP_DEVICE char* slot(uint32_t q) const {
     const uint32_t to = receives(q) ? c_.rank : peer(q), from = receives(q) ? peer(q) : c_.rank;
+    if (to == from) return Pipe::own_address(c_, lane_, queues_[q].position);
     return Pipe::address(c_, lane_, to, from, queues_[q].position);
   }
 
@@ -248,7 +249,7 @@ class Progress {
     for (; t < a_.transfers; ++t) {
       const Transfer x = message(t);
       if (queue_of(x) != q) break;
-      const uint64_t payload = payload_of(x.bytes);
+      const uint64_t payload = payload_of(x.bytes, x.peer);
       if (chunks(x.bytes, payload) <= lane_) continue;
       queues_[q] = Queue{static_cast<char*>(x.buffer), x.bytes, lane_, payload, queues_[q].position, 0, t, 0, 0};
       return;

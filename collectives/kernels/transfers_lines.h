@@ -8,8 +8,8 @@
 // expects another length, and so offers nothing, see this. All of these are chunks of the lane's one pipe.
 // So messages stay in their order, and the paragraphs on waits and lengths below hold for long ones too.
 //
-// The place beside the pipe is in the memory of the pipes of links.h, divided among the lanes of pipes of lines.
-// The receiver does not use them otherwise while it offers them, because a launch uses one or the other. The
+// The place beside the pipe is the slots that the pipes of links.h, or pipelines, have between the two ranks,
+// and of no other two: a third rank may be ahead, and put chunks into its own pipe to the receiver. The receiver does not use them otherwise while it offers them, because a launch uses one or the other. The
 // sender is done with a message when the receiver has taken all of it, so the next user finds them free.
 //
 // Blocks. With two blocks for each active lane one sends and the other receives; with
@@ -45,15 +45,15 @@ MSCCLPP_DEVICE char* buffer_there(const TransferArgs& a, uint32_t t) {
 MSCCLPP_DEVICE char* buffer_there(const LLTransferArgs&, uint32_t) { return nullptr; }
 
 // beside_bytes is how many bytes lie beside a chunk, 0: there is no room. beside_slots is for how many chunks
-// of a lane there is room, a power of two from 2 on and at most the number of slots of its pipe. A message
-// of a rank to itself has no place there.
+// of a lane there is room, a power of two from 2 on and at most the number of slots of its pipe. The slots of
+// one lane of pipes may have room for two lanes. A message of a rank to itself has none.
 MSCCLPP_DEVICE uint32_t beside_bytes(const TransferArgs& a) { return a.beside; }
 MSCCLPP_DEVICE uint32_t beside_bytes(const LLTransferArgs&) { return 0; }
 MSCCLPP_DEVICE uint32_t beside_slots(const TransferArgs& a) { return a.beside_slots; }
 MSCCLPP_DEVICE uint32_t beside_slots(const LLTransferArgs&) { return 0; }
 MSCCLPP_DEVICE char* beside_address(const TransferArgs& a, uint32_t lane, uint32_t to, uint32_t from, uint64_t position) {
-  const uint64_t number = pipe_of(a.common.ranks, lane, to, from) * a.beside_slots + (position & (a.beside_slots - 1));
-  return reinterpret_cast<char*>(a.common.scratch[to]) + a.common.pipes + number * a.beside;
+  const uint64_t number = uint64_t(lane / a.common.lanes) * a.beside_slots + (position & (a.beside_slots - 1));
+  return Pipe::address(a.common, lane % a.common.lanes, to, from, 0) + number * a.beside;
 }
 MSCCLPP_DEVICE char* beside_address(const LLTransferArgs&, uint32_t, uint32_t, uint32_t, uint64_t) { return nullptr; }
 #if MSCCLPP_TARGET_CHECK

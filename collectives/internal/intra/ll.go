@@ -23,8 +23,7 @@ func (x *llKernels) slots() choose.Slots { return x.room }
 func (x *llKernels) divide(g *kernelargs.Geometry, ranks int) {
 	for i := range x.args {
 		a := &x.args[i]
-		a.Area, a.Half, a.Slot, a.Room = g.LLArea(kernelargs.Area(i), ranks)
-		x.room[i] = a.Room
+		a.Area, a.Half, a.Slot, x.room[i] = g.LLArea(kernelargs.Area(i), ranks)
 	}
 	x.room[kernelargs.LineArea] *= kernelargs.LineRoom / max(g.LineBytes, kernelargs.DeviceLine)
 }

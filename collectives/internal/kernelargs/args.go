@@ -113,7 +113,6 @@ type LLArgs struct {
 	Area      uint64
 	Half      uint64
 	Slot      uint64
-	Room      uint64
 	Input     uintptr
 	Output    uintptr
 	Count     uint64

@@ -22,8 +22,7 @@ type Geometry struct {
 	Stages      uint64
 	StageSlot   uint64
 	Pipes       uint64 // also of chunks between barriers, and of the bytes beside pipes of lines: see pipeline.h and transfers_lines.h
-	PipeRoom    uint64 // in them, of a lane, for each of four chunks of a peer
-	PipeSlot    uint64 // the same for messages, which a rank sends itself as well; with its header
+	PipeSlot    uint64 // with its header; own pipes lie before them, of OwnPipeSlot or as much
 	LinePipes   uint64 // on GPUs
 	LineLanes   uint32 // with pipes of lines; 0: no room for any
 	LineGroups  uint32 // of 16 lines, in a slot of theirs
@@ -39,6 +38,7 @@ const (
 	CacheLine      = 64
 	Burst          = 512 // the bytes that a warp stores at once: links carry them in lines of 128 bytes, or in one more where they begin between two
 	PipeHeader     = 64
+	OwnPipeSlot    = 7 << 10 // at most: what a rank sends itself seldom goes through pipes
 	mostStageSlot  = 1 << 20
 	mostPipeSlot   = 256 << 10
 	hostPackets    = 4 << 20  // both halves
@@ -115,10 +115,9 @@ func Divide(scratch uint64, ranks int, lanes uint32, line uint64) (Geometry, err
 	g.StageSlot = min(rest/staged/(StageSlots*l), mostStage) / Burst * Burst
 	g.Pipes = (g.Stages + l*StageSlots*g.StageSlot + Burst - 1) / Burst * Burst
 	lines := g.linePipesOf(n)
-	g.PipeRoom = min((scratch-lines-g.Pipes)/(l*n*PipeSlots), mostPipe) / Burst * Burst
-	peers := max(n-1, 1)
-	g.PipeSlot = g.PipeRoom * peers / n / Burst * Burst
-	g.Total = g.Pipes + l*peers*PipeSlots*g.PipeRoom
+	g.PipeSlot = min((scratch-lines-g.Pipes)/(l*n*PipeSlots), mostPipe) / Burst * Burst
+	g.Pipes += l * PipeSlots * min(g.PipeSlot, OwnPipeSlot)
+	g.Total = g.Pipes + l*(n-1)*PipeSlots*g.PipeSlot
 	if lines != 0 {
 		g.LinePipes = (g.Total + DeviceLine - 1) / DeviceLine * DeviceLine
 		g.Total += lines
@@ -199,7 +198,7 @@ func (g Geometry) LLArea(a Area, ranks int) (area, half, apart, room uint64) {
 // longer for its arrival than for the link; and what is in one chunk alone is not summed
 // while the rest is on its way.
 func (g Geometry) PipeChunk(share uint64, lanes, peers uint32) uint64 {
-	most := min(uint64(g.Lanes)*g.PipeRoom/uint64(lanes), mostPipeChunk)
+	most := min(uint64(g.Lanes)*g.PipeSlot/uint64(lanes), mostPipeChunk)
 	some := max(share/uint64(lanes)/2, LeastAnnounced/uint64(max(peers, 1)))
 	return max(min(some, most)/Burst*Burst, Burst)
 }
@@ -209,7 +208,7 @@ func (g Geometry) PipeChunk(share uint64, lanes, peers uint32) uint64 {
 // faster than lines.
 func (g Geometry) Beside(lanes uint32) uint32 {
 	shared := max(1, (lanes+g.Lanes-1)/g.Lanes) // lanes in the slots of one
-	n := uint32(PipeSlots*g.PipeRoom) / (shared * BesideSlots) / Burst * Burst
+	n := uint32(PipeSlots*g.PipeSlot) / (shared * BesideSlots) / Burst * Burst
 	if n < leastBeside {
 		return 0
 	}

@@ -21,7 +21,7 @@ func TestLayoutsAgree(t *testing.T) {
 		{Name: "Args", Go: Args{}, Fields: map[string]string{"Input": "input", "Output": "output", "Count": "count", "Chunk": "chunk", "Type": "type", "Op": "op", "Root": "root",
 			"Element": "element", "Scale": "scale", "InputOffset": "input_offset", "OutputOffset": "output_offset", "Memory": "memory", "Window": "window", "Inputs": "inputs", "Outputs": "outputs", "Processes": "processes"}},
 		{Name: "LLArgs", Go: LLArgs{}, Fields: map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Check": "check", "Release": "release",
-			"Area": "area", "Half": "half", "Slot": "slot", "Room": "room", "Input": "input", "Output": "output", "Count": "count", "Op": "op", "Element": "element", "Scale": "scale",
+			"Area": "area", "Half": "half", "Slot": "slot", "Input": "input", "Output": "output", "Count": "count", "Op": "op", "Element": "element", "Scale": "scale",
 			"Signature": "signature", "Scratch": "scratch"}},
 		{Name: "StepArgs", Go: StepArgs{}, Fields: map[string]string{"Control": "control", "State": "state", "Notes": "notes", "Rank": "rank", "Ranks": "ranks", "Signal": "signal", "Wait": "wait",
 			"Lag": "lag", "Check": "check", "OutputOffset": "output_offset", "Memory": "memory", "Input": "input", "Output": "output", "Inputs": "inputs",
@@ -63,6 +63,7 @@ func TestLayoutsAgree(t *testing.T) {
 		"kMaxRanks":                          MaxRanks,
 		"kMaxLanes":                          MaxLanes,
 		"kMaxTransfers":                      MaxTransfers,
+		"kOwnPipeSlot":                       OwnPipeSlot,
 		"kLLTransfers":                       LLTransfers,
 		"8 * kTransferWords":                 TransferBytes,
 		"1 + kWordOffer":                     uint64(len(WaitedFor)),
@@ -141,8 +142,7 @@ func TestScratchIsDivided(t *testing.T) {
 					continue
 				}
 				n, l := uint64(ranks), uint64(lanes)
-				if g.Total > scratch || g.Stages < g.Packets+2*g.PacketHalf || g.Pipes < g.Stages+l*StageSlots*g.StageSlot ||
-					g.Total < g.Pipes+l*(n-1)*PipeSlots*g.PipeRoom || g.Total < g.Pipes+l*n*PipeSlots*g.PipeSlot {
+				if g.Total > scratch || g.Stages < g.Packets+2*g.PacketHalf || g.Pipes < g.Stages+l*(StageSlots*g.StageSlot+PipeSlots*min(g.PipeSlot, OwnPipeSlot)) || g.Total < g.Pipes+l*(n-1)*PipeSlots*g.PipeSlot {
 					t.Errorf("%d ranks, %d lanes, %d bytes: overlap in %+v", ranks, lanes, scratch, g)
 				}
 				if g.PacketHalf/n < 4*64 || g.StageSlot < 64*n || g.PipeSlot < PipeHeader+64*8 || g.PacketHalf%64 != 0 || g.StageSlot%64 != 0 || g.PipeSlot%64 != 0 {
@@ -153,8 +153,8 @@ func TestScratchIsDivided(t *testing.T) {
 	}
 }
 
-// Packets between two GPUs have one place in each half, as a rank sends nothing to itself: as much room as with a place for each
-// rank, in half the memory. It holds what tables send there.
+// Packets and lines between two GPUs have one place in each half, as a rank sends nothing to itself: as much room as with a place for
+// each rank, in half the memory. It holds what tables send there. Kernels take all of the half for it.
 func TestPacketsOfTwoHaveOnePlace(t *testing.T) {
 	for _, line := range []uint64{DeviceLine, LineRoom} {
 		g, err := Divide(128<<20, 2, 32, line)
@@ -163,7 +163,7 @@ func TestPacketsOfTwoHaveOnePlace(t *testing.T) {
 		}
 		g = g.WithLamport(2)
 		for a, least := range map[Area]uint64{PacketArea: 2*512<<10 + 16, LineArea: 8 << 20, LamportArea: 3<<20 + 32} { // sums of 512 KiB, eight rows of all threads, shares of 3 MiB
-			if _, half, apart, room := g.LLArea(a, 2); apart != 0 || half-room >= slotUnit || room < least {
+			if _, half, apart, room := g.LLArea(a, 2); apart != 0 || half != room || room < least {
 				t.Errorf("lines of %d, area %d: halves of %d bytes, places of %d at a distance of %d: expected one of %d or more", line, a, half, room, apart, least)
 			}
 		}
@@ -187,7 +187,7 @@ func TestChunksFitIntoPipes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		room := uint64(g.Lanes) * uint64(ranks-1) * PipeSlots * g.PipeRoom
+		room := uint64(g.Lanes) * uint64(ranks-1) * PipeSlots * g.PipeSlot
 		for _, lanes := range []uint32{1, 32, 100, MaxLanes} {
 			for _, share := range []uint64{0, 1, 1 << 20, 16 << 20, 1 << 30} {
 				chunk := g.PipeChunk(share, lanes, uint32(ranks-1))
@@ -216,8 +216,8 @@ func TestBesidePipesFitsIntoTheirSlots(t *testing.T) {
 				t.Errorf("%d ranks, %d lanes: no room beside pipes", ranks, lanes)
 			}
 			shared := uint64(max(1, lanes/g.Lanes))
-			if used := shared * BesideSlots * each; used > PipeSlots*g.PipeRoom || (each|g.Pipes|g.PipeRoom)%Burst != 0 {
-				t.Errorf("%d ranks, %d lanes: %d parts of %d bytes for each take %d of %d", ranks, lanes, BesideSlots, each, used, PipeSlots*g.PipeRoom)
+			if used := shared * BesideSlots * each; used > PipeSlots*g.PipeSlot || (each|g.Pipes|g.PipeSlot)%Burst != 0 {
+				t.Errorf("%d ranks, %d lanes: %d parts of %d bytes for each take %d of %d", ranks, lanes, BesideSlots, each, used, PipeSlots*g.PipeSlot)
 			}
 		}
 	}

@@ -91,7 +91,7 @@ func TestPipesOfLines(t *testing.T) {
 			t.Errorf("%d ranks: %d lanes of %d groups, expected %d of %d", x.ranks, g.LineLanes, g.LineGroups, x.lanes, x.groups)
 		}
 		need := uint64(g.LineLanes) * uint64(x.ranks) * LineSlots * uint64(g.LineGroups) * 16 * LineRoom
-		pipes := uint64(g.Lanes) * uint64(x.ranks-1) * PipeSlots * g.PipeRoom
+		pipes := uint64(g.Lanes) * uint64(x.ranks-1) * PipeSlots * g.PipeSlot
 		if g.LinePipes < g.Pipes+pipes || g.LinePipes%DeviceLine != 0 || g.LinePipes+need > g.Total || g.Total > x.scratch {
 			t.Errorf("%d ranks: pipes of lines at %d, %d bytes: %+v", x.ranks, g.LinePipes, need, g)
 		}

@@ -49,7 +49,7 @@ Common common(check::Job& job, uint32_t rank, const std::vector<char*>& scratch,
   c.stages = c.packets + 2 * half;
   c.stage_slot = 256;
   c.stage_slots = 4;
-  c.pipes = c.stages + lanes * 4 * 256;
+  c.pipes = c.stages + lanes * (4 * 256 + 2 * 320);
   c.pipe_slot = 64 + 256;
   c.pipe_slots = 2;
   for (uint32_t r = 0; r < kRanks; ++r) c.scratch[r] = reinterpret_cast<uint64_t>(scratch[r]);

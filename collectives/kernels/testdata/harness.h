@@ -22,8 +22,8 @@ using namespace mscclpp::collectives;
 class Job {
  public:
   Job(uint32_t ranks, uint64_t packet_half, uint64_t stage_slot, uint64_t pipe_slot, uint32_t check) : args(ranks), gate_(0), ranks_(ranks) {
-    const uint64_t mailboxes = ranks * sizeof(Mailbox);
-    const uint64_t total = mailboxes + 2 * packet_half + 4 * stage_slot + 4 * pipe_slot * ranks;
+    const uint64_t mailboxes = ranks * sizeof(Mailbox), own = 4 * pipe_slot;
+    const uint64_t total = mailboxes + 2 * packet_half + 4 * stage_slot + own + 4 * pipe_slot * (ranks - 1);
     memset(&control_, 0, sizeof(control_));
     for (uint32_t r = 0; r < ranks; ++r) {
       scratch_.push_back(aligned_alloc(4096, (total + 4095) / 4096 * 4096));
@@ -46,7 +46,7 @@ class Job {
       c.stages = c.packets + 2 * packet_half;
       c.stage_slot = stage_slot;
       c.stage_slots = 4;
-      c.pipes = c.stages + 4 * stage_slot;
+      c.pipes = c.stages + 4 * stage_slot + own;
       c.pipe_slot = pipe_slot;
       c.pipe_slots = 4;
       for (uint32_t p = 0; p < ranks; ++p) c.scratch[p] = reinterpret_cast<uint64_t>(scratch_[p]);

@@ -63,8 +63,8 @@ template <class T>
 bool is_nan(T v) { return widen_element(v) != widen_element(v); }
 
 template <class T, Shape kShape>
-void collective(check::Job& job, uint32_t ranks, Check check, uint32_t op) {
-  const uint64_t area = ranks * sizeof(Mailbox), half = ranks * kSlot;
+void collective(check::Job& job, uint32_t ranks, Check check, uint32_t op, bool one = false) {
+  const uint64_t area = ranks * sizeof(Mailbox), half = (one ? 1 : ranks) * kSlot;
   std::vector<char*> scratch;
   for (uint32_t r = 0; r < ranks; ++r) {
     scratch.push_back(job.alloc<char>(area + 2 * half));
@@ -87,7 +87,7 @@ void collective(check::Job& job, uint32_t ranks, Check check, uint32_t op) {
       a.release = k % 3;
       a.area = area;
       a.half = half;
-      a.slot = a.room = kSlot;
+      a.slot = one ? 0 : kSlot;
       a.count = kCounts[k];
       a.op = op;
       a.element = sizeof(T);
@@ -134,6 +134,7 @@ void all(check::Job& job) {
   collective<T, kShape>(job, 4, kCheckCompare, kSum);
   collective<T, kShape>(job, 3, kCheckPublish, kSum);
   collective<T, kShape>(job, 2, kCheckNever, kSum);
+  collective<T, kShape>(job, 2, kCheckNever, kSum, true);
   collective<T, kShape>(job, 8, kCheckNever, kSum);
   collective<T, kShape>(job, 3, kCheckNever, kAvg);
   collective<T, kShape>(job, 2, kCheckNever, kPreMulSum);

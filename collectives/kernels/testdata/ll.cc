@@ -35,10 +35,10 @@ void sequence(const Sequence* s, const LaunchShape* shape) {
 
 int8_t value(uint32_t rank, uint32_t call, uint64_t i) { return static_cast<int8_t>(rank * 37 + call * 11 + i * 3 + 1); }
 
-void collective(check::Job& job, Kernel kernel, Shape shape, uint32_t ranks, Check check, uint32_t op, bool pieces) {
+void collective(check::Job& job, Kernel kernel, Shape shape, uint32_t ranks, Check check, uint32_t op, bool pieces, bool one = false) {
   const uint64_t scale = pieces ? kTimes : 1;
   std::vector<char*> scratch;
-  const uint64_t area = ranks * sizeof(Mailbox), half = ranks * kSlot;
+  const uint64_t area = ranks * sizeof(Mailbox), half = (one ? 1 : ranks) * kSlot;
   for (uint32_t r = 0; r < ranks; ++r) scratch.push_back(job.alloc<char>(area + 2 * half));
   std::vector<Sequence> s(ranks);
   std::vector<std::vector<int8_t*>> in(ranks), out(ranks);
@@ -58,7 +58,7 @@ void collective(check::Job& job, Kernel kernel, Shape shape, uint32_t ranks, Che
       a.release = k % 3;
       a.area = area;
       a.half = half;
-      a.slot = a.room = kSlot;
+      a.slot = one ? 0 : kSlot;
       a.count = kCounts[k] * scale;
       a.op = op;
       a.element = 1;
@@ -132,7 +132,7 @@ void registered(check::Job& job, WideKernel kernel, Shape shape, uint32_t ranks,
   const uint32_t lanes = 3;
   const uint64_t pipes = lanes * ranks * sizeof(Mailbox);
   std::vector<char*> scratch;
-  for (uint32_t r = 0; r < ranks; ++r) scratch.push_back(job.alloc<char>(pipes + lanes * ranks * kPipeSlots * chunk));
+  for (uint32_t r = 0; r < ranks; ++r) scratch.push_back(job.alloc<char>(pipes + lanes * (ranks - 1) * kPipeSlots * chunk));
   std::vector<WideSequence> s(ranks);
   std::vector<std::vector<int8_t*>> in(ranks), out(ranks);
   for (uint32_t r = 0; r < ranks; ++r) {
@@ -328,7 +328,7 @@ void mismatch(check::Job& job) {
     a.check = kCheckCompare;
     a.area = area;
     a.half = half;
-    a.slot = a.room = kSlot;
+    a.slot = kSlot;
     a.count = 100;
     a.element = 1;
     a.signature.count = 100;
@@ -352,7 +352,7 @@ template <Shape kShape>
 void all(check::Job& job, Kernel kernel, bool pieces) {
   collective(job, kernel, kShape, 4, kCheckCompare, kSum, pieces);
   collective(job, kernel, kShape, 3, kCheckPublish, kSum, pieces);
-  collective(job, kernel, kShape, 2, kCheckNever, kSum, pieces);
+  for (bool one : {false, true}) collective(job, kernel, kShape, 2, kCheckNever, kSum, pieces, one);
   collective(job, kernel, kShape, 8, kCheckNever, kSum, pieces);
   if (kShape == kAllReduceShape) collective(job, kernel, kShape, 4, kCheckNever, kProd, pieces);
 }

@@ -63,7 +63,7 @@ struct World {
   World(check::Job& job, const Config& c, uint64_t long_bytes, uint32_t beside = 0)
       : job(job), c(c), area(c.lanes * c.ranks * sizeof(Mailbox)), slot(uint64_t(c.groups) * kGroupUnits * kLineUnitBytes), long_bytes(long_bytes), beside(beside) {
     for (uint32_t r = 0; r < c.ranks; ++r) {
-      scratch.push_back(job.alloc<char>(pipes() + shared * c.ranks * kPipeSlots * pipe_slot()));
+      scratch.push_back(job.alloc<char>(pipes() + shared * (c.ranks - 1) * kPipeSlots * pipe_slot()));
       states.push_back(job.alloc<State>(1));
     }
     for (uint32_t r = 0; r < c.ranks && c.position != 0; ++r) {
@@ -399,6 +399,33 @@ void followed(check::Job& job) {
   }
 }
 
+// While rank 1 takes a long message of rank 2 from beside chunks, rank 0 is a call ahead and fills its own pipe to rank 1.
+void ahead(check::Job& job) {
+  const Config& c = kMixed;
+  World w(job, c, 432, 320);
+  constexpr uint64_t kBytes[] = {12000, 1000};  // of the second call as much as the pipe has room for
+  std::vector<Sequence<TransferArgs>> s(c.ranks);
+  char* in[2];
+  for (uint32_t r = 0; r < c.ranks; ++r) {
+    s[r] = {r == 0 ? mscclpp_transfers_chunk : mscclpp_transfers_ll128, {}, job.alloc<GridBarrier>(1), r == 1 ? mscclpp_transfers_chunk : nullptr};
+    for (uint32_t k = 0; k < 2; ++k) {
+      const uint32_t from = 2 - 2 * k;
+      if (r != 1 && r != from) continue;
+      TransferArgs a = w.args(static_cast<TransferArgs*>(nullptr), r);
+      char* data = job.alloc<char>(kBytes[k]);
+      if (r == 1) in[k] = data;
+      for (uint64_t b = 0; b < kBytes[k] && r != 1; ++b) data[b] = value(r, 1, k, 0, b);
+      a.list[a.transfers++] = Transfer{data, kBytes[k], r == 1 ? from : 1, r == 1};
+      s[r].calls.push_back(a);
+    }
+  }
+  for (uint32_t r = 0; r < c.ranks; ++r) job.launch(r, c.grid[r], c.block[r], sequence<TransferArgs>, s[r]);
+  job.run();
+  for (uint32_t k = 0; k < 2; ++k) {
+    for (uint64_t b = 0; b < kBytes[k]; ++b) job.expect(in[k][b] == value(2 - 2 * k, 1, k, 0, b), "call %u, byte %llu", k, (unsigned long long)b);
+  }
+}
+
 }  // namespace
 
 MSCCLPP_CHECK_MAIN({"exchange", [](check::Job& job) { exchange(job, kMixed, mscclpp_transfers_ll128, 3, odd_sizes); }},
@@ -418,4 +445,4 @@ MSCCLPP_CHECK_MAIN({"exchange", [](check::Job& job) { exchange(job, kMixed, mscc
                    {"exchange_wrap", [](check::Job& job) { exchange(job, kWrap, mscclpp_transfers_ll128, 2, growing_sizes); }},
                    {"exchange_wide", [](check::Job& job) { exchange(job, kWide, mscclpp_transfers_few_ll128, 1, odd_sizes); }}, {"wrap", [](check::Job& job) { wrap(job, kWrap, growing_sizes); }},
                    {"rewrite", [](check::Job& job) { wrap(job, kRewrite, three_chunks); }}, {"many", many}, {"disagreements", disagreements}, {"answers", answers},
-                   {"followed", followed})
+                   {"followed", followed}, {"ahead", ahead})
