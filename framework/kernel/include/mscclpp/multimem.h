@@ -118,15 +118,6 @@ MSCCLPP_DEVICE void multimem_reduce(void* out, const char* window, size_t count,
   }
 }
 
-// The same, with the result in all copies.
-template <class T>
-MSCCLPP_DEVICE void multimem_reduce_all(char* window, size_t count, const Reduction& r, uint32_t ranks, uint32_t tid, uint32_t nthreads) {
-  const size_t words = count * sizeof(T) / 16;
-  for (size_t w = tid; w < words; w += nthreads) {
-    multimem_store16(window + 16 * w, multimem_finish<T>(MultimemSum<T>::load(window + 16 * w), r, ranks));
-  }
-}
-
 MSCCLPP_DEVICE void multimem_copy(char* window, const void* src, size_t bytes, uint32_t tid, uint32_t nthreads) {
   const char* from = static_cast<const char*>(src);
   const size_t words = bytes / 16;

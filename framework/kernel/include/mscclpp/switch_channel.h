@@ -104,17 +104,6 @@ struct SwitchChannel : SwitchChannelHandle {
                 tid, nthreads);
   }
 
-  // The sum of many elements over all members, stored to all members in place; hardware windows only. The values stay
-  // in registers, so no memory is reached by both of its names.
-  template <class T>
-  MSCCLPP_DEVICE void reduceToAll(uint64_t offset, size_t count, const Reduction& r, uint32_t tid, uint32_t nthreads) const {
-#if MSCCLPP_MULTIMEM
-    detail::multimem_reduce_all<T>(static_cast<char*>(window) + offset, count, r, ranks, tid, nthreads);
-#else
-    (void)offset, (void)count, (void)r, (void)tid, (void)nthreads;
-#endif
-  }
-
   // bytes of ordinary memory to byte offset of every member's copy.
   MSCCLPP_DEVICE void broadcastRange(uint64_t offset, const void* src, size_t bytes, uint32_t tid, uint32_t nthreads) const {
 #if MSCCLPP_MULTIMEM
