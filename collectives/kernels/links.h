@@ -316,8 +316,8 @@ struct alignas(64) PipeHeader {
 
 // A pipe carries chunks from one rank to one other, through slots in the memory of
 // the receiver, which returns credits. Pipes of different pairs are independent, so
-// asymmetric transfers, and those among some of the ranks, go through pipes. What a
-// rank sends itself goes through its own pipe, which lies before the others.
+// asymmetric transfers, and those among some of the ranks, go through pipes. A rank
+// has a short one to itself, which lies before the others.
 struct Pipe {
   MSCCLPP_DEVICE static char* address(const Common& c, uint32_t lane, uint32_t to, uint32_t from, uint64_t position) {
     const uint64_t slot = pipe_of(c.ranks, lane, to, from) * c.pipe_slots + position % c.pipe_slots;
