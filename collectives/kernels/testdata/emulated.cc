@@ -34,7 +34,9 @@ void sequence(const Sequence<A>* s, const LaunchShape* shape) {
   }
 }
 
-Common common(check::Job& job, uint32_t rank, const std::vector<char*>& scratch, uint32_t lanes, uint64_t half) {
+constexpr uint64_t kPipeSlot = 64 + 256;
+
+Common common(check::Job& job, uint32_t rank, const std::vector<char*>& scratch, uint32_t lanes, uint64_t half, uint64_t slot = kPipeSlot) {
   Common c;
   memset(static_cast<void*>(&c), 0, sizeof(c));
   c.control = job.control(rank);
@@ -49,16 +51,16 @@ Common common(check::Job& job, uint32_t rank, const std::vector<char*>& scratch,
   c.stages = c.packets + 2 * half;
   c.stage_slot = 256;
   c.stage_slots = 4;
-  c.pipes = c.stages + lanes * (4 * 256 + 2 * 320);
-  c.pipe_slot = 64 + 256;
+  c.pipes = c.stages + lanes * (4 * 256 + 2 * smaller(slot, kOwnPipeSlot));
+  c.pipe_slot = slot;
   c.pipe_slots = 2;
   for (uint32_t r = 0; r < kRanks; ++r) c.scratch[r] = reinterpret_cast<uint64_t>(scratch[r]);
   return c;
 }
 
-std::vector<char*> scratches(check::Job& job, uint32_t lanes, uint64_t half) {
+std::vector<char*> scratches(check::Job& job, uint32_t lanes, uint64_t half, uint64_t slot = kPipeSlot) {
   std::vector<char*> all;
-  const uint64_t bytes = lanes * kRanks * sizeof(Mailbox) + 2 * half + lanes * 4 * 256 + lanes * kRanks * 2 * 320;
+  const uint64_t bytes = lanes * kRanks * sizeof(Mailbox) + 2 * half + lanes * (4 * 256 + 2 * smaller(slot, kOwnPipeSlot) + (kRanks - 1) * 2 * slot);
   for (uint32_t r = 0; r < kRanks; ++r) all.push_back(job.alloc<char>(bytes));
   return all;
 }
@@ -137,28 +139,29 @@ void collective(check::Job& job, void (*kernel)(const Args*, const LaunchShape*)
 }
 
 // Everybody sends to everybody, itself included, more than the pipes hold.
-void messages(check::Job& job) {
+void messages_of(check::Job& job, uint64_t slot, uint64_t times, uint64_t most) {
   const uint32_t lanes = 2;
-  const auto scratch = scratches(job, lanes, 1536);
+  const auto scratch = scratches(job, lanes, 1536, slot);
+  const auto size = [times, most](uint32_t k) { return k == 2 ? 0 : times * kCounts[k] % most; };
   std::vector<Sequence<TransferArgs>> s(kRanks);
   int32_t* in[kRanks][kCalls][kRanks];
   for (uint32_t r = 0; r < kRanks; ++r) {
     s[r].kernel = mscclpp_transfers_chunk;
     s[r].stream = job.alloc<GridBarrier>(1);
-    const Common c = common(job, r, scratch, lanes, 1536);
+    const Common c = common(job, r, scratch, lanes, 1536, slot);
     for (uint32_t k = 0; k < kCalls; ++k) {
       TransferArgs& a = s[r].calls[k];
       memset(static_cast<void*>(&a), 0, sizeof(a));
       a.common = c;
       for (uint32_t p = 0; p < kRanks; ++p) {
-        int32_t* data = job.alloc<int32_t>(1000);
-        const uint64_t n = k == 2 ? 0 : 7 * kCounts[k] % 1000;
+        int32_t* data = job.alloc<int32_t>(most);
+        const uint64_t n = size(k);
         for (uint64_t i = 0; i < n; ++i) data[i] = value(r * kRanks + p, k, i);
         a.list[a.transfers++] = Transfer{data, n * 4, p, 0};
       }
       for (uint32_t p = 0; p < kRanks; ++p) {
-        in[r][k][p] = job.alloc<int32_t>(1000);
-        const uint64_t n = k == 2 ? 0 : 7 * kCounts[k] % 1000;
+        in[r][k][p] = job.alloc<int32_t>(most);
+        const uint64_t n = size(k);
         a.list[a.transfers++] = Transfer{in[r][k][p], n * 4, p, 1};
       }
     }
@@ -168,12 +171,16 @@ void messages(check::Job& job) {
   for (uint32_t r = 0; r < kRanks; ++r) {
     for (uint32_t k = 0; k < kCalls; ++k) {
       for (uint32_t p = 0; p < kRanks; ++p) {
-        const uint64_t n = k == 2 ? 0 : 7 * kCounts[k] % 1000;
+        const uint64_t n = size(k);
         for (uint64_t i = 0; i < n; ++i) job.expect(in[r][k][p][i] == value(p * kRanks + r, k, i), "rank %u, call %u, from %u, element %llu", r, k, p, (unsigned long long)i);
       }
     }
   }
 }
+void messages(check::Job& job) { messages_of(job, kPipeSlot, 7, 1000); }
+
+// Slots of pipes that are longer than those in which a rank sends itself something.
+void long_messages(check::Job& job) { messages_of(job, 2 * kOwnPipeSlot, 200, 8000); }
 
 // A group that the arguments of one launch have no room for: all but the last call put
 // parts of its list into memory.
@@ -243,5 +250,5 @@ MSCCLPP_CHECK_MAIN(COLLECTIVE(allreduce_allpair_ll8, kAllReduceShape, true), COL
                    COLLECTIVE(alltoall_ll8, kAllToAllShape, true), COLLECTIVE(alltoall_ll16, kAllToAllShape, true),
                    COLLECTIVE(alltoall_chunk, kAllToAllShape, true), COLLECTIVE(alltoall_zerocopy, kAllToAllShape, false),
                    COLLECTIVE(broadcast_chunk, kBroadcastShape, true), COLLECTIVE(broadcast_zerocopy, kBroadcastShape, true),
-                   COLLECTIVE(reduce_chunk, kReduceShape, true), COLLECTIVE(reduce_zerocopy, kReduceShape, true), {"messages", messages},
+                   COLLECTIVE(reduce_chunk, kReduceShape, true), COLLECTIVE(reduce_zerocopy, kReduceShape, true), {"messages", messages}, {"long_messages", long_messages},
                    {"many_messages", many_messages})
