@@ -117,6 +117,8 @@ func (c *client) act(h *header, rest []byte, f *os.File) error {
 		return s.files.leave(x)
 	case launch:
 		return c.launch(h, rest)
+	case alive:
+		return c.answer(h.ID, 0, "")
 	}
 	return fmt.Errorf("message of kind %d: it is not known", h.Kind)
 }

@@ -260,6 +260,23 @@ func TestProcessThatIsStopped(t *testing.T) {
 	}
 }
 
+// A process can ask whether the machine lives while a kernel of its own runs.
+func TestAlive(t *testing.T) {
+	s := start(t)
+	p := connect(t, s)
+	p.send(header{Kind: device, Address: 0x10000, Bytes: 4096}, "", file32(t, make([]byte, 4096)))
+	p.send(header{Kind: launch, ID: 9, Value: [2]uint64{p.words()}, Grid: 1, Block: 1}, "mscclpp_hip_wait"+"\x00"+string(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, 0x10000), 1)), nil)
+	for id := range uint64(3) {
+		p.send(header{Kind: alive, ID: 20 + id}, "", nil)
+		if h, text := p.result(); h.ID != 20+id || h.Result != 0 {
+			t.Errorf("%+v %s: expected an answer to %d", h, text, 20+id)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Messages that make no sense end the connection, and are the machine's mistakes.
 func TestMessagesOfNothing(t *testing.T) {
 	for name, send := range map[string]func(p *process){

@@ -34,6 +34,7 @@ const (
 	forget            // memory that begins at an address
 	launch            // Value[0]: the code object; the bytes are the kernel's name, 0, and arguments; answered by result
 	value             // the answer to an access
+	alive             // answered by result at once, also while kernels run
 )
 
 // …and of the server.

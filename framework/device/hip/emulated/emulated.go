@@ -21,11 +21,12 @@ import (
 
 // The environment of the library, beside that of package cuda/emulated.
 const (
-	EnvVersion = "HIP_EMULATED_VERSION" // of HIP: "6.4" unless it is set
-	EnvArch    = "HIP_EMULATED_ARCH"    // "gfx942:sramecc+:xnack-" unless it is set
-	EnvMachine = "HIP_EMULATED_MACHINE" // the socket of a machine that executes code objects as they are: images for the CPU stand for none
-	EnvUnits   = "HIP_EMULATED_UNITS"   // compute units of a GPU: as many as the real ones have unless it is set
-	EnvWithout = "HIP_EMULATED_WITHOUT" // the abilities that it lacks, a list: uncached, dmabuf, flush
+	EnvVersion  = "HIP_EMULATED_VERSION"  // of HIP: "6.4" unless it is set
+	EnvArch     = "HIP_EMULATED_ARCH"     // "gfx942:sramecc+:xnack-" unless it is set
+	EnvMachine  = "HIP_EMULATED_MACHINE"  // the socket of a machine that executes code objects as they are: images for the CPU stand for none
+	EnvUnits    = "HIP_EMULATED_UNITS"    // compute units of a GPU: as many as the real ones have unless it is set
+	EnvPatience = "HIP_EMULATED_PATIENCE" // milliseconds that the machine may be silent while the library waits for it: 180000 unless it is set
+	EnvWithout  = "HIP_EMULATED_WITHOUT"  // the abilities that it lacks, a list: uncached, dmabuf, flush
 )
 
 //go:embed driver

@@ -1,14 +1,17 @@
 #include "machine.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <signal.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -30,7 +33,7 @@ struct Header {
   uint32_t grid, block;
 };
 static_assert(sizeof(Header) == 72, "a header of the wire");
-enum Kind : uint32_t { kHello = 1, kCode, kDevice, kHost, kForget, kLaunch, kValue, kResult = 101, kAccess };
+enum Kind : uint32_t { kHello = 1, kCode, kDevice, kHost, kForget, kLaunch, kValue, kAlive, kResult = 101, kAccess };
 enum Operation { kLoad, kStore, kAdd, kSwap };
 
 struct Word {
@@ -52,6 +55,25 @@ uint64_t perform(const Word& w) {
   return expected;
 }
 
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// How long the machine may be silent. It waits itself for a process that it holds for stopped, a minute for each.
+milliseconds patience() {
+  const char* text = getenv("HIP_EMULATED_PATIENCE");
+  const int n = text != nullptr ? atoi(text) : 0;
+  return milliseconds(n > 0 ? n : 180'000);
+}
+
+// A call with a limit of time is not begun again by the system when a signal comes.
+template <class F>
+ssize_t retried(F call) {
+  for (;;) {
+    const ssize_t n = call();
+    if (n >= 0 || errno != EINTR) return n;
+  }
+}
+
 class Machine final : public Executor {
  public:
   // Null: it cannot be reached.
@@ -61,11 +83,17 @@ class Machine final : public Executor {
     if (strlen(path) >= sizeof to.sun_path) return nullptr;
     strcpy(to.sun_path, path);
     const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (fd < 0 || ::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) != 0) {
+    const auto most = patience();
+    const timeval limit = {most.count() / 1000, most.count() % 1000 * 1000};  // also of connect
+    const auto connected = [&] { return retried([&] { return ::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to); }) == 0; };
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0 || !connected()) {
       if (fd >= 0) close(fd);
       return nullptr;
     }
-    auto* m = new Machine(fd);
+    ucred peer{};
+    socklen_t bytes = sizeof peer;
+    (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes);
+    auto* m = new Machine(fd, "the machine of interpreted GPUs (pid " + std::to_string(peer.pid) + ", " + path + ")", most);
     sigset_t all, before;
     sigfillset(&all);
     for (int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) sigdelset(&all, fault);
@@ -90,7 +118,9 @@ class Machine final : public Executor {
       c->cmsg_len = CMSG_LEN(sizeof(int));
       memcpy(CMSG_DATA(c), &fd, sizeof fd);
     }
-    return sendmsg(fd_, &m, MSG_NOSIGNAL) >= 0;
+    if (retried([&] { return sendmsg(fd_, &m, MSG_NOSIGNAL); }) >= 0) return true;
+    if (errno == EAGAIN) end("has read nothing");
+    return false;
   }
 
   uint64_t load(const std::string& code, std::string* why) override {
@@ -104,6 +134,7 @@ class Machine final : public Executor {
     h.kind = kCode;
     const uint64_t id = ask(h, "", fd, why);
     close(fd);
+    if (id == 0) fprintf(stderr, "emulated runtime: code object: %s\n", why->c_str());  // HIP returns a number alone
     return id;
   }
 
@@ -163,7 +194,31 @@ class Machine final : public Executor {
     std::string text;
   };
 
-  explicit Machine(int fd) : fd_(fd) {}
+  Machine(int fd, std::string name, milliseconds patience) : fd_(fd), name_(std::move(name)), patience_(patience) {}
+
+  // The machine is silent, or gone: no question has an answer any more.
+  void end(const std::string& silent) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    end_locked(silent);
+  }
+  void end_locked(const std::string& silent) {
+    if (ended_.empty()) ended_ = name_ + (silent.empty() ? " has ended" : " " + silent + " for " + std::to_string(patience_.count()) + " ms");
+    answers_.notify_all();
+  }
+
+  // Waits for the answer as long as the machine shows that it is alive. Kernels take any time, so the machine is asked meanwhile.
+  void await(std::unique_lock<std::mutex>& lock, const Pending& p) {
+    const auto begun = Clock::now();
+    const auto done = [&] { return p.answered || !ended_.empty(); };
+    while (!answers_.wait_for(lock, patience_ / 8, done)) {
+      if (Clock::now() - std::max(begun, heard_) >= patience_) return end_locked("has not answered");
+      lock.unlock();
+      Header h{};
+      h.kind = kAlive;
+      send(h);
+      lock.lock();
+    }
+  }
 
   // Sends what has an answer, and waits for that. 0: why says why not; else the number of the question.
   uint64_t ask(Header h, const std::string& rest, int fd, std::string* why) {
@@ -175,10 +230,10 @@ class Machine final : public Executor {
     h.id = id;
     const bool sent = send(h, rest, fd);
     lock.lock();
-    if (sent) answers_.wait(lock, [&] { return p.answered || gone_; });
+    if (sent) await(lock, p);
     pending_.erase(id);
     if (!p.answered) {
-      *why = "the machine of interpreted GPUs has ended";
+      *why = ended_.empty() ? name_ + " does not take the message" : ended_;
       return 0;
     }
     *why = p.text;
@@ -194,19 +249,20 @@ class Machine final : public Executor {
       memcpy(&h, buffer.data(), sizeof h);
       if (h.kind == kAccess) {
         access(h);
+        std::lock_guard<std::mutex> lock(mutex_);
+        heard_ = Clock::now();
         continue;
       }
       std::lock_guard<std::mutex> lock(mutex_);
-      auto it = pending_.find(h.id);
+      heard_ = Clock::now();
+      auto it = pending_.find(h.id);  // none of kAlive
       if (it == pending_.end()) continue;
       it->second->answered = true;
       it->second->result = h.result;
       it->second->text.assign(buffer.data() + sizeof h, static_cast<size_t>(n) - sizeof h);
       answers_.notify_all();
     }
-    std::lock_guard<std::mutex> lock(mutex_);
-    gone_ = true;
-    answers_.notify_all();
+    end("");
   }
 
   // A kernel accesses memory of this process. That it is gone loses the device.
@@ -230,12 +286,15 @@ class Machine final : public Executor {
   }
 
   const int fd_;
+  const std::string name_;
+  const milliseconds patience_;
   std::mutex mutex_, known_mutex_;
   std::condition_variable answers_;
   std::map<uint64_t, Pending*> pending_;
   std::map<uint64_t, uint64_t> known_;
   uint64_t last_ = 0;
-  bool gone_ = false;
+  Clock::time_point heard_;
+  std::string ended_;  // why, if it has
 };
 
 Machine* machine() { return static_cast<Machine*>(g_executor); }
