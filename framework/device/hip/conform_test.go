@@ -31,7 +31,7 @@ func TestConforms(t *testing.T) {
 			left = append(left, r.Name)
 		}
 	}
-	if got, want := strings.Join(left, " "), "links/same links/both-ways links/reached memory/placed memory/view stream/numbers event/all graph/times "+
+	if got, want := strings.Join(left, " "), "links/same links/both-ways links/reached memory/placed memory/view stream/numbers event/all "+
 		"multicast/window multicast/ranges multicast/again multicast/other-process multicast/garbage multicast/strangers"; got != want {
 		t.Errorf("not run: %s: expected %s", got, want)
 	}

@@ -58,6 +58,14 @@ hip_status hip_event_record(hip_device* d, hip_handle event, hip_handle stream) 
   END_HOT;
 }
 
+// In a captured stream the flag makes the event an operation of the graph. Without it launches do not mark the event.
+hip_status hip_event_record_each(hip_device* d, hip_handle event, hip_handle stream) {
+  if (d->api->hipEventRecordWithFlags == NULL) return says(HIP_SAYS_NO_GRAPH_TIMES, 0);
+  BEGIN_HOT;
+  (void)CALL(hipEventRecordWithFlags, (hipEvent_t)event, STREAM(stream), hipEventRecordExternal);
+  END_HOT;
+}
+
 hip_status hip_event_wait(hip_device* d, hip_handle event, hip_handle stream) {
   BEGIN_HOT;
   (void)CALL(hipStreamWaitEvent, STREAM(stream), (hipEvent_t)event, 0);

@@ -44,6 +44,7 @@ enum {
   HIP_SAYS_PAGES,          // a dma-buf has them whole
   HIP_SAYS_NO_FLUSH,
   HIP_SAYS_NO_WORDS,       // the kernels that store words and wait for them
+  HIP_SAYS_NO_GRAPH_TIMES,
   HIP_SAYS_SHARED          // more memory of a block than there is
 };
 
@@ -148,6 +149,7 @@ HIP_ENTRY(stream_sync, hip_device* d, hip_handle stream);
 HIP_ENTRY(event_create, hip_device* d, int32_t timing, hip_handle* event);
 HIP_ENTRY(event_destroy, hip_device* d, hip_handle event);
 HIP_ENTRY(event_record, hip_device* d, hip_handle event, hip_handle stream);
+HIP_ENTRY(event_record_each, hip_device* d, hip_handle event, hip_handle stream);
 HIP_ENTRY(event_wait, hip_device* d, hip_handle event, hip_handle stream);
 HIP_ENTRY(event_query, hip_device* d, hip_handle event);
 HIP_ENTRY(event_sync, hip_device* d, hip_handle event);

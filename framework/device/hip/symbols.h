@@ -61,6 +61,7 @@ HIP_SYMBOL(hipMemsetAsync, (void* to, int value, size_t bytes, hipStream_t strea
 HIP_SYMBOL(hipEventCreateWithFlags, (hipEvent_t* event, unsigned flags))
 HIP_SYMBOL(hipEventDestroy, (hipEvent_t event))
 HIP_SYMBOL(hipEventRecord, (hipEvent_t event, hipStream_t stream))
+HIP_LATER_SYMBOL(hipEventRecordWithFlags, (hipEvent_t event, hipStream_t stream, unsigned flags))  // in 6.4 and later
 HIP_SYMBOL(hipEventQuery, (hipEvent_t event))
 HIP_SYMBOL(hipEventSynchronize, (hipEvent_t event))
 HIP_SYMBOL(hipEventElapsedTime, (float* milliseconds, hipEvent_t start, hipEvent_t end))

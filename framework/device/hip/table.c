@@ -18,7 +18,8 @@ const mscclpp_device_backend hip_table = {
     .share_count = HIP_SHARES,
     .capabilities = MSCCLPP_DEVICE_HAS_SHARES | MSCCLPP_DEVICE_HAS_PEERS | MSCCLPP_DEVICE_HAS_HOST | MSCCLPP_DEVICE_HAS_RANGES |
                     MSCCLPP_DEVICE_HAS_FLUSH | MSCCLPP_DEVICE_HAS_STREAMS | MSCCLPP_DEVICE_HAS_EVENTS | MSCCLPP_DEVICE_HAS_TIMES |
-                    MSCCLPP_DEVICE_HAS_GRAPHS | MSCCLPP_DEVICE_HAS_WAITS | MSCCLPP_DEVICE_HAS_BINDING | MSCCLPP_DEVICE_HAS_DATA,
+                    MSCCLPP_DEVICE_HAS_GRAPHS | MSCCLPP_DEVICE_HAS_WAITS | MSCCLPP_DEVICE_HAS_BINDING | MSCCLPP_DEVICE_HAS_DATA |
+                    MSCCLPP_DEVICE_HAS_GRAPH_TIMES,
     .type = "hip",
     .product = "AMD HIP runtime",
     .share_kinds = kinds,
@@ -30,6 +31,7 @@ const mscclpp_device_backend hip_table = {
     E(module_load) E(module_unload) E(kernel_find) E(kernel_allow) E(kernel_fit) E(launch)
     E(stream_create) E(stream_destroy) E(stream_query) E(stream_capturing) E(stream_sync)
     E(event_create) E(event_destroy) E(event_record) E(event_wait) E(event_query) E(event_sync) E(event_elapsed)
+    E(event_record_each)
     E(capture_begin) E(capture_end) E(graph_launch) E(graph_destroy)
     E(copy) E(set) E(write_word) E(wait_word) E(describe)
 #undef E

@@ -82,7 +82,7 @@ func exported(t *testing.T, m device.Memory, kind framework.ShareKind) framework
 }
 
 // HIP 5.7 has other numbers for memory of the host and for the flag of handles, the older layout of properties alone, and no
-// function that exports dma-bufs.
+// function that exports dma-bufs, or that takes times of graphs.
 func TestOlderVersion(t *testing.T) {
 	code := emulate(t)
 	_, older := emulated.Build(t)
@@ -95,6 +95,14 @@ func TestOlderVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Close()
+	stamp, err := d.NewStamp()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stamp.Close()
+	if err := stamp.RecordEach(0); !errors.Is(err, framework.ErrUnsupported) || !strings.Contains(err.Error(), "from HIP 6.4 on") {
+		t.Errorf("times of graphs: %v: expected unsupported", err)
+	}
 	if s, err := m.(*native.Memory).DMABuf(); !errors.Is(err, framework.ErrUnsupported) {
 		t.Errorf("dma-buf %+v, %v: expected unsupported", s, err)
 	}

@@ -126,6 +126,7 @@ enum {
   hipMemcpyDefault = 4,
   hipStreamNonBlocking = 1,
   hipEventDisableTiming = 2,
+  hipEventRecordExternal = 1,
   hipStreamCaptureModeGlobal = 0,
   hipStreamCaptureModeRelaxed = 2,
   hipStreamCaptureStatusNone = 0,

@@ -26,6 +26,7 @@ static const struct {
     [HIP_SAYS_PAGES] = {INVALID, "a part of memory that does not consist of whole pages"},
     [HIP_SAYS_NO_FLUSH] = {UNSUPPORTED, "the GPU has no register that flushes writes of adapters"},
     [HIP_SAYS_NO_WORDS] = {UNSUPPORTED, "there is no image for this GPU of the kernels that store words and wait for them: expected gfx90a or gfx942"},
+    [HIP_SAYS_NO_GRAPH_TIMES] = {UNSUPPORTED, "the runtime has no function hipEventRecordWithFlags: graphs take times from HIP 6.4 on"},
     [HIP_SAYS_SHARED] = {INVALID, "more memory of a block than a compute unit has"},
 };
 

@@ -59,6 +59,7 @@ int cuMemsetD8Async(DevicePtr, unsigned char, size_t, Stream*);
 int cuEventCreate(Event**, unsigned);
 int cuEventDestroy_v2(Event*);
 int cuEventRecord(Event*, Stream*);
+int cuEventRecordWithFlags(Event*, Stream*, unsigned);
 int cuEventQuery(Event*);
 int cuEventSynchronize(Event*);
 int cuEventElapsedTime(float*, Event*, Event*);

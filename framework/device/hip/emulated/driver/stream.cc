@@ -36,6 +36,15 @@ HIP int hipStreamCreateWithPriority(Stream** stream, unsigned flags, int priorit
   return cuStreamCreateWithPriority(stream, flags, priority > 0 ? 0 : priority);
 }
 
+// The flag of external events has no effect on streams that are not captured, where the core refuses it.
+HIP int hipEventRecordWithFlags(Event* event, Stream* stream, unsigned flags) {
+  HIP_ENTER();
+  if (flags > 1) return kInvalidValue;
+  int capturing = 0;
+  if (int bad = cuStreamIsCapturing(stream, &capturing)) return bad;
+  return cuEventRecordWithFlags(event, stream, capturing != 0 ? flags : 0);
+}
+
 HIP int hipEventCreateWithFlags(Event** event, unsigned flags) {
   HIP_ENTER();
   return cuEventCreate(event, flags & 3);
