@@ -14,7 +14,6 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/config"
-	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 )
 
 // acme makes a back end of two devices, and returns its path and checksum.
@@ -38,7 +37,7 @@ func acme(t *testing.T) (path, sum string) {
 
 // Names, auto and transports of a device are data of the configuration.
 func TestConfiguredDevices(t *testing.T) {
-	t.Setenv(cuda.EnvLibrary, "/does/not/exist/libcuda.so.1")
+	withoutDrivers(t)
 	path, sum := acme(t)
 	cfg := config.Default()
 	cfg.Devices["acme"] = config.DeviceBackend{Path: path, SHA256: sum, Transports: []string{"acmelink", "tcp"}}
@@ -68,7 +67,7 @@ func TestConfiguredDevices(t *testing.T) {
 
 // A mistake in what was configured is no reason to run on another device, also where the choice is left open.
 func TestBackendsThatAreRefused(t *testing.T) {
-	t.Setenv(cuda.EnvLibrary, "/does/not/exist/libcuda.so.1")
+	withoutDrivers(t)
 	path, _ := acme(t)
 	for _, c := range []struct{ name, path, sum, want string }{
 		{"acme", path, strings.Repeat("ab", 32), "has sha256"},

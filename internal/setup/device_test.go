@@ -18,6 +18,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda"
 	"github.com/mscclpp-go/mscclpp/framework/device/cuda/emulated"
+	"github.com/mscclpp-go/mscclpp/framework/device/hip"
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 )
 
@@ -37,8 +38,15 @@ func TestTheConfigurationOverridesTheProgram(t *testing.T) {
 	}
 }
 
-func TestDeviceWithoutADriver(t *testing.T) {
+// withoutDrivers hides the libraries of GPUs, also those that other tests of this process have loaded: the loader finds these by name.
+func withoutDrivers(t *testing.T) {
+	t.Helper()
 	t.Setenv(cuda.EnvLibrary, "/does/not/exist/libcuda.so.1")
+	t.Setenv(hip.EnvLibrary, "/does/not/exist/libamdhip64.so.7")
+}
+
+func TestDeviceWithoutADriver(t *testing.T) {
+	withoutDrivers(t)
 	if _, err := chooseDevice(&config.Config{Device: ""}, "cuda", environment(nil), slog.New(slog.DiscardHandler)); !errors.Is(err, framework.ErrUnavailable) || !strings.Contains(err.Error(), "libcuda.so.1") {
 		t.Errorf("%v: expected that the driver's library is unavailable", err)
 	}
