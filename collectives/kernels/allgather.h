@@ -20,11 +20,11 @@ MSCCLPP_DEVICE void allgather_packets(const Args& a) {
     const uint64_t bytes = smaller(piece, total - base);
     if (!epochs.next()) return;
     const uint32_t flag = epochs.flag();
-    for (uint32_t i = 1; i < c.ranks; ++i) send_packets<Packet>(epochs.slot((c.rank + i) % c.ranks, c.rank), in + base, bytes, flag);
+    for (uint32_t i = 1; i < c.ranks; ++i) send_packets<Packet>(epochs.slot((c.rank + MSCCLPP_TURN(i, c.ranks)) % c.ranks, c.rank), in + base, bytes, flag);
     if (out + c.rank * total != in) copy(out + c.rank * total + base, in + base, bytes, global_thread(), global_threads());
     bool ok = true;
     for (uint32_t i = 1; i < c.ranks && ok; ++i) {
-      const uint32_t peer = (c.rank + i) % c.ranks;
+      const uint32_t peer = (c.rank + MSCCLPP_TURN(i, c.ranks)) % c.ranks;
       ok = receive_packets<Packet>(c, out + peer * total + base, epochs.slot(c.rank, peer), bytes, flag, peer);
     }
     if (!block_sync_and(ok)) return;
@@ -53,7 +53,7 @@ MSCCLPP_DEVICE void allgather_chunk(const Args& a) {
       }
       if (k == 0) continue;
       for (uint32_t i = 1; i < c.ranks; ++i) {
-        const uint32_t peer = (c.rank + i) % c.ranks;
+        const uint32_t peer = (c.rank + MSCCLPP_TURN(i, c.ranks)) % c.ranks;
         if (!stage.wait(peer, k - 1)) return;
         copy(out + peer * total + steps.first(k - 1), stage.data(peer, k - 1), steps.count(k - 1), tid, threads);
         stage.release(peer, k - 1);

@@ -92,7 +92,7 @@ MSCCLPP_DEVICE void allreduce_twophase_chunk(const Args& a) {
     };
     auto collect = [&](uint64_t k) MSCCLPP_LAMBDA {
       for (uint32_t i = 1; i < c.ranks; ++i) {
-        const uint32_t peer = (c.rank + i) % c.ranks;
+        const uint32_t peer = (c.rank + MSCCLPP_TURN(i, c.ranks)) % c.ranks;
         if (!stage.wait(peer, result_number(k))) return false;
         const Slice theirs = slice(k, peer);
         copy(out + (steps.first(k) + theirs.first) * sizeof(T), stage.data(peer, result_number(k)), theirs.count * sizeof(T), tid, threads);

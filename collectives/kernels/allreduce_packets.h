@@ -22,7 +22,7 @@ MSCCLPP_DEVICE void allreduce_allpair_packets(const Args& a) {
     if (!epochs.next()) return;
     const uint32_t flag = epochs.flag();
     for (uint32_t i = 1; i < c.ranks; ++i) {
-      send_packets<Packet>(epochs.slot((c.rank + i) % c.ranks, c.rank), in, bytes, flag);
+      send_packets<Packet>(epochs.slot((c.rank + MSCCLPP_TURN(i, c.ranks)) % c.ranks, c.rank), in, bytes, flag);
     }
     const bool ok = reduce_units<T, Packet>(a, out, in, bytes, flag, [&](uint32_t r) MSCCLPP_LAMBDA { return epochs.slot(c.rank, r); },
                                               [](uint64_t, uint64_t) {});
@@ -48,7 +48,7 @@ MSCCLPP_DEVICE void allreduce_twophase_packets(const Args& a) {
     const uint32_t flag = epochs.flag();
     const Slice mine = slice_of(count, c.rank, c.ranks, sizeof(T));
     for (uint32_t i = 1; i < c.ranks; ++i) {
-      const uint32_t peer = (c.rank + i) % c.ranks;
+      const uint32_t peer = (c.rank + MSCCLPP_TURN(i, c.ranks)) % c.ranks;
       const Slice theirs = slice_of(count, peer, c.ranks, sizeof(T));
       char* slot = epochs.slot(peer, c.rank);
       if (theirs.count > 0) {
@@ -68,7 +68,7 @@ MSCCLPP_DEVICE void allreduce_twophase_packets(const Args& a) {
                    [&](uint32_t r) MSCCLPP_LAMBDA { return epochs.slot(c.rank, r); },
                    [&](uint64_t at, uint64_t n) MSCCLPP_LAMBDA {
                      for (uint32_t i = 1; i < c.ranks; ++i) {
-                       copyToPackets<Packet>(epochs.slot((c.rank + i) % c.ranks, c.rank) + half + 2 * at, own + at, n, 0, 1, flag);
+                       copyToPackets<Packet>(epochs.slot((c.rank + MSCCLPP_TURN(i, c.ranks)) % c.ranks, c.rank) + half + 2 * at, own + at, n, 0, 1, flag);
                      }
                    });
     // In place, results may lie where another thread of this grid has yet to read data
@@ -76,7 +76,7 @@ MSCCLPP_DEVICE void allreduce_twophase_packets(const Args& a) {
     if (!block_sync_and(ok)) return;
     if (grid_dim() > 1 && !blocks_sync(c.state, c.control)) return;
     for (uint32_t i = 1; i < c.ranks && ok; ++i) {
-      const uint32_t peer = (c.rank + i) % c.ranks;
+      const uint32_t peer = (c.rank + MSCCLPP_TURN(i, c.ranks)) % c.ranks;
       const Slice theirs = slice_of(count, peer, c.ranks, sizeof(T));
       ok = receive_packets<Packet>(c, out + theirs.first * sizeof(T), epochs.slot(c.rank, peer) + half, theirs.count * sizeof(T), flag, peer);
     }

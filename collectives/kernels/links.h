@@ -88,6 +88,18 @@ constexpr uint64_t kTurnBytes = 1 << 20;
 MSCCLPP_DEVICE uint32_t distance_of(const Common& c, uint32_t lane, uint32_t i) { return 1 + (lane + i) % (c.ranks - 1); }
 MSCCLPP_DEVICE uint32_t peer_of(const Common& c, uint32_t lane, uint32_t i) { return (c.rank + distance_of(c, lane, i)) % c.ranks; }
 
+// MSCCLPP_TURN is the same order for kernels of packets and of stages: for number i, from 1 on, how far behind this rank the peer is to
+// which the block turns. AMD's GPUs have a link for each pair; behind a switch all blocks begin with the next rank, which costs nothing.
+#if MSCCLPP_TARGET_HIP || MSCCLPP_TARGET_CHECK
+MSCCLPP_DEVICE uint32_t turned(uint32_t i, uint32_t ranks) {
+  i += ranks > 2 ? block_id() % (ranks - 1) : 0;
+  return i < ranks ? i : i - (ranks - 1);
+}
+#define MSCCLPP_TURN(i, ranks) turned(i, ranks)
+#else
+#define MSCCLPP_TURN(i, ranks) (i)
+#endif
+
 // even_step is the size of a step, at most `most`, a multiple of 64, with which all lanes have equally
 // many steps. Otherwise one lane would work on its last step while the others are done.
 MSCCLPP_DEVICE uint64_t even_step(uint64_t total, uint32_t lanes, uint64_t most) {

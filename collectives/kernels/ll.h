@@ -224,10 +224,10 @@ class LLLaunch {
   }
 
   MSCCLPP_DEVICE uint32_t ranks() const { return kRanks != 0 ? kRanks : a.ranks; }
-  // The peer k behind this rank.
+  // The peer to which this block turns as number k.
   MSCCLPP_DEVICE uint32_t peer(uint32_t k) const {
-    if (kRanks != 0 && (kRanks & (kRanks - 1)) == 0) return (a.rank + k) & (kRanks - 1);
-    const uint32_t p = a.rank + k;
+    if (kRanks != 0 && (kRanks & (kRanks - 1)) == 0) return (a.rank + MSCCLPP_TURN(k, ranks())) & (kRanks - 1);
+    const uint32_t p = a.rank + MSCCLPP_TURN(k, ranks());
     return p < ranks() ? p : p - ranks();
   }
 
@@ -303,7 +303,7 @@ class LLLaunch {
   MSCCLPP_DEVICE char* slot(uint32_t to, uint32_t from) const { return reinterpret_cast<char*>(a.scratch[to]) + offset_ + from * a.slot; }
 
   MSCCLPP_DEVICE void send(uint32_t peer, uint32_t u, const Data& d) const { C::send(slot(peer, a.rank), u, d, flag_); }
-  // peers calls body for each peer, the next one first.
+  // peers calls body for each peer.
   template <class Body>
   MSCCLPP_DEVICE void peers(Body body) const {
     if constexpr (kRanks != 0) {
@@ -420,7 +420,7 @@ class LLLaunch {
  protected:
   const uint32_t flag_;
   char* const here_;                       // where packets from rank 0 come
-  char* there_[kRanks != 0 ? kRanks : 1];  // where those of this rank go, by the distance of the peer
+  char* there_[kRanks != 0 ? kRanks : 1];  // where those of this rank go, by the turn of the peer
 };
 
 // begin is the start of a launch of so many epochs, the first of which it returns. False: leave. The launch still has to call

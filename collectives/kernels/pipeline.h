@@ -236,7 +236,7 @@ MSCCLPP_DEVICE void broadcast_shares(const Args& a) {
       // its output between two sends. A rank that is alone makes only that copy.
       MSCCLPP_ROLLED
       for (uint32_t i = c.ranks > 1 ? 3 : 1; i < 3 * c.ranks; ++i) {
-        const uint32_t p = (c.rank + i / 3) % c.ranks;
+        const uint32_t p = (c.rank + MSCCLPP_TURN(i / 3, c.ranks)) % c.ranks;
         const bool put = i % 3 == 0, own = i % 3 == 1 && root && out != in;
         if (put || own ? puts(k)(p) == 0 : i % 3 == 1 || takes(k)(p) == 0) continue;
         const bool later = !put && !own && p != a.root;

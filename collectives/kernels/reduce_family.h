@@ -21,7 +21,7 @@
 #include "zerocopy.h"
 
 // Of types that are rarely reduced, images for GPUs have but one kernel for small and
-// two for large messages: they are in version control, and in programs.
+// two for large messages, beside those of PUSHED_SUMS: they are in version control, and in programs.
 #if (MSCCLPP_TARGET_CUDA || MSCCLPP_TARGET_HIP) && \
     (MSCCLPP_TYPE == 4 || MSCCLPP_TYPE == 7 || MSCCLPP_TYPE == 8 || MSCCLPP_TYPE == 9 || MSCCLPP_TYPE >= 11)
 #define MSCCLPP_FEW_KERNELS 1
@@ -30,7 +30,7 @@
 #endif
 
 #define MSCCLPP_LONG_KERNELS !MSCCLPP_TARGET_HIP  // they spill there
-#define MSCCLPP_PUSHED_SUMS (MSCCLPP_PART == 0 && MSCCLPP_GPU_KERNELS && !MSCCLPP_FEW_KERNELS)
+#define MSCCLPP_PUSHED_SUMS (MSCCLPP_PART == 0 && MSCCLPP_GPU_KERNELS)
 #if MSCCLPP_PUSHED_SUMS
 #include "sum_shares.h"
 #endif

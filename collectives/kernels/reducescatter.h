@@ -21,7 +21,7 @@ MSCCLPP_DEVICE void reducescatter_packets(const Args& a) {
     if (!epochs.next()) return;
     const uint32_t flag = epochs.flag();
     for (uint32_t i = 1; i < c.ranks; ++i) {
-      const uint32_t peer = (c.rank + i) % c.ranks;
+      const uint32_t peer = (c.rank + MSCCLPP_TURN(i, c.ranks)) % c.ranks;
       send_packets<Packet>(epochs.slot(peer, c.rank), in + peer * total + base, bytes, flag);
     }
     const bool ok = reduce_units<T, Packet>(a, out + base, in + c.rank * total + base, bytes, flag,

@@ -205,12 +205,12 @@ class Stream {
     });
   }
 
-  // Calls body for each peer, the next one first; it says whether to go on.
+  // Calls body for each peer, by turns; it says whether to go on.
   template <class Body>
   MSCCLPP_DEVICE bool peers(Body body) const {
     MSCCLPP_ROLLED
     for (uint32_t k = 1; k < a.ranks; ++k) {
-      const uint32_t p = a.rank + k;
+      const uint32_t p = a.rank + MSCCLPP_TURN(k, a.ranks);
       if (!body(p < a.ranks ? p : p - a.ranks)) return false;
     }
     return true;

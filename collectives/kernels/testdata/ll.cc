@@ -348,6 +348,71 @@ void mismatch(check::Job& job) {
   }
 }
 
+// The peers to which a block sends, in their order.
+std::vector<uint32_t> sent_to[8];
+struct Recorder : WordCarrier<1> {
+  static void send(char* slot, uint32_t, const Data&, uint32_t) { sent_to[block_id()].push_back(static_cast<uint32_t>(reinterpret_cast<uint64_t>(slot) >> 32)); }
+};
+template <uint32_t N>
+void sends(const LLArgs* a, const LaunchShape*) {
+  LLLaunch<Recorder, N>(*a, 1).send_all(0, Recorder::Data{});
+}
+
+// Blocks begin with different peers, and send to each once.
+void turns(check::Job& job) {
+  constexpr uint32_t kBlocks = 8;
+  for (uint32_t ranks : {2u, 3u, 4u, 8u}) {
+    for (uint32_t known = 0; known < 2; ++known) {
+      const Kernel kernel = known == 0 || ranks == 3 ? sends<0> : ranks == 2 ? sends<2> : ranks == 4 ? sends<4> : sends<8>;
+      LLArgs a;
+      memset(static_cast<void*>(&a), 0, sizeof(a));
+      a.rank = ranks / 2;
+      a.ranks = ranks;
+      for (uint64_t p = 0; p < ranks; ++p) a.scratch[p] = p << 32;
+      for (auto& to : sent_to) to.clear();
+      job.launch(0, kBlocks, 1, kernel, a);
+      job.run();
+      for (uint32_t b = 0; b < kBlocks; ++b) {
+        const std::vector<uint32_t>& to = sent_to[b];
+        uint32_t all = 0;
+        for (uint32_t p : to) all |= 1u << p;
+        job.expect(to.size() == ranks - 1 && all == (((1u << ranks) - 1) & ~(1u << a.rank)), "%u ranks, block %u: %zu peers, %x", ranks, b, to.size(), all);
+        job.expect(!to.empty() && to[0] == (a.rank + 1 + b % (ranks - 1)) % ranks, "%u ranks, block %u begins with %u", ranks, b, to.empty() ? 99 : to[0]);
+      }
+    }
+  }
+}
+
+// Where all peers have one memory, what a block sent last stays there.
+void turns_of_packets(check::Job& job) {
+  constexpr uint32_t kBlocks = 4, kRank = 1, kPeers = 4, kHalf = 4096, kBytes = 8 * kBlocks;  // a unit for each block
+  Args a;
+  memset(static_cast<void*>(&a), 0, sizeof(a));
+  Common& c = a.common;
+  c.control = job.control(0);
+  c.state = c.notes = job.alloc<State>(1);
+  c.rank = kRank;
+  c.ranks = kPeers;
+  c.check = kCheckNever;
+  c.packet_half = kHalf;
+  char* const own = job.alloc<char>(2 * kHalf);
+  char* const theirs = job.alloc<char>(2 * kHalf);
+  for (uint32_t p = 0; p < kPeers; ++p) c.scratch[p] = reinterpret_cast<uint64_t>(p == kRank ? own : theirs);
+  for (uint32_t i = 0; i < 2 * kHalf / sizeof(LL8Packet); ++i) writePacket(reinterpret_cast<LL8Packet*>(own) + i, 0u, flag_of(1));  // all has come
+  char* const in = job.alloc<char>(kPeers * kBytes);
+  for (uint32_t i = 0; i < kPeers * kBytes; ++i) in[i] = static_cast<char>(i / kBytes);
+  a.input = in;
+  a.output = job.alloc<char>(kPeers * kBytes);
+  a.count = kBytes;
+  a.element = 1;
+  job.launch(0, kBlocks, 1, mscclpp_alltoall_ll8, a);
+  job.run();
+  for (uint32_t b = 0; b < kBlocks; ++b) {
+    const uint32_t last = static_cast<uint8_t>(theirs[kHalf + kRank * (kHalf / kPeers) + 16 * b]), want = (kRank + 1 + (b + kPeers - 2) % (kPeers - 1)) % kPeers;
+    job.expect(last == want, "block %u sends to %u last, expected %u", b, last, want);
+  }
+}
+
 template <Shape kShape>
 void all(check::Job& job, Kernel kernel, bool pieces) {
   collective(job, kernel, kShape, 4, kCheckCompare, kSum, pieces);
@@ -398,5 +463,5 @@ MSCCLPP_CHECK_MAIN(LL(allreduce_oneshot_ll8, kAllReduceShape), LL(allreduce_ones
                    HALVES(allreduce_shares, kAllReduceShape), WIDE(reducescatter_shares, kReduceScatterShape, false),
                    PAIR(reduce_fetch, kReduceShape), PAIR(broadcast_fetch, kBroadcastShape),
                    WIDE(allgather_push, kAllGatherShape, false), WIDE(alltoall_push, kAllToAllShape, false),
-                   WIDE(broadcast_push, kBroadcastShape, false), {"mismatch", mismatch},
+                   WIDE(broadcast_push, kBroadcastShape, false), {"mismatch", mismatch}, {"turns", turns}, {"turns of packets", turns_of_packets},
                    {"steps", [](check::Job& job) { steps(job, 3); steps(job, 4); }}, {"elsewhere", elsewhere})
