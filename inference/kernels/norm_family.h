@@ -70,28 +70,30 @@ MSCCLPP_DEVICE uint32_t keep_books(const NormArgs& a, const Team& team, const ui
   return launch;
 }
 
+// Frequent calls have code of their own: their threads take fewer registers and instructions.
+template <class T, uint32_t E>
+MSCCLPP_DEVICE uint32_t rows_of(const NormArgs& a, Team& team, const uint32_t* count) {
+  const uint32_t flags = a.flags & ~(kPairs | kQuads);
+  if (a.quantized == kNotQuantized && (flags & ~kWholeRows) == 0) return rows_of<T, E, kWholeRows>(a, team, count);
+  if (a.quantized == kE4M3PerToken && (flags & ~kE4M3Rows) == 0 && a.bias == nullptr) return rows_of<T, E, kE4M3Rows>(a, team, count);
+  return rows_of<T, E, kAllFlags>(a, team, count);
+}
+
 template <class T>
 MSCCLPP_DEVICE void all_reduce_norm(const NormArgs& a) {
   Team team(a);
   await_previous();
   release_next();
-  const bool last = team.index + 1 == team.count, whole = (a.flags & ~(kWholeRows | kPairs | kQuads)) == 0 && a.quantized == kNotQuantized;
+  const bool last = team.index + 1 == team.count;
   if (last && team.rank != 0) return;
   uint32_t* count = &a.state->counts[last ? 0 : 1 + block_id()];
   uint32_t launch;
-  if (last) {
-    launch = keep_books(a, team, count);
+  if (last) launch = keep_books(a, team, count);
 #if MSCCLPP_CLUSTERS
-  } else if ((a.flags & kQuads) != 0) {
-    launch = whole ? rows_of<T, 4, kWholeRows>(a, team, count) : rows_of<T, 4, kAllFlags>(a, team, count);
+  else if ((a.flags & kQuads) != 0) launch = rows_of<T, 4>(a, team, count);
 #endif
-  } else if ((a.flags & kPairs) != 0) {
-    launch = whole ? rows_of<T, 2, kWholeRows>(a, team, count) : rows_of<T, 2, kAllFlags>(a, team, count);
-  } else if (whole) {
-    launch = rows_of<T, 1, kWholeRows>(a, team, count);
-  } else {
-    launch = rows_of<T, 1, kAllFlags>(a, team, count);
-  }
+  else if ((a.flags & kPairs) != 0) launch = rows_of<T, 2>(a, team, count);
+  else launch = rows_of<T, 1>(a, team, count);
   block_sync();  // all of the block know the launch
   if (thread_id() == 0) store_relaxed_device(count, launch);
 }

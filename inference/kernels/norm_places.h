@@ -3,6 +3,7 @@
 #define MSCCLPP_INFERENCE_NORM_PLACES_H_
 
 #include "norm_args.h"
+#include "rounded.h"
 #include "sentinel.h"
 #include "team.h"
 
@@ -26,11 +27,17 @@ MSCCLPP_DEVICE float magnitude(float x) { return x < 0 ? -x : x; }
 inline float larger(float a, float b) { return a > b ? a : b; }
 #endif
 
-MSCCLPP_DEVICE uint8_t quantize(float y, float inverse, uint32_t quantized) {
-  const float q = y * inverse;
-  if (quantized <= kE4M3PerTensor) return from_float<e4m3>(q).bits;
+MSCCLPP_DEVICE uint8_t rounded_int8(float q) {
   const float bounded = q > 127.0f ? 127.0f : q < -128.0f ? -128.0f : q;
   return static_cast<uint8_t>(static_cast<int8_t>(static_cast<int32_t>(__builtin_rintf(bounded))));
+}
+MSCCLPP_DEVICE uint8_t quantize(float y, float inverse, uint32_t quantized) {
+  return quantized <= kE4M3PerTensor ? from_float<e4m3>(y * inverse).bits : rounded_int8(y * inverse);
+}
+// Four elements at once, which are divided by their scale already.
+MSCCLPP_DEVICE uint32_t quantized_four(const float* q, uint32_t quantized) {
+  if (quantized <= kE4M3PerTensor) return rounded_e4m3(q[0], q[1], q[2], q[3]);
+  return static_cast<uint32_t>(rounded_int8(q[3])) << 24 | static_cast<uint32_t>(rounded_int8(q[2])) << 16 | static_cast<uint32_t>(rounded_int8(q[1])) << 8 | rounded_int8(q[0]);
 }
 
 // Four elements of e4m3 that are a NaN, instead of those that look like the sentinel.
@@ -41,8 +48,9 @@ struct Row {
   uint32_t token, owner, local;
 };
 
-// The flags of calls whose output has all rows and is not quantized. Kernels for those alone take fewer registers.
-constexpr uint32_t kWholeRows = kTwoShot | kLayerNorm | kNoNorm, kAllFlags = ~0u;
+// The flags of calls whose output has all rows: not quantized, or quantized to e4m3 per token behind RMSNorm without a bias. Code for those
+// alone takes fewer registers and instructions.
+constexpr uint32_t kOfE4M3 = 1u << 31, kWholeRows = kTwoShot | kLayerNorm | kNoNorm, kE4M3Rows = kTwoShot | kOfE4M3, kAllFlags = ~0u;
 
 // Where packets are. Ranks do not send to themselves.
 template <uint32_t kFlags>
@@ -55,7 +63,10 @@ struct Places {
   MSCCLPP_DEVICE void set(uint32_t launch) { half = a.notices + (launch % 2 == 0 ? a.half : 0); }
 
   MSCCLPP_DEVICE bool has(uint32_t flag) const { return (a.flags & kFlags & flag) != 0; }
-  MSCCLPP_DEVICE uint32_t quantized() const { return kFlags == kAllFlags ? a.quantized : static_cast<uint32_t>(kNotQuantized); }
+  MSCCLPP_DEVICE uint32_t quantized() const {
+    return kFlags == kAllFlags ? a.quantized : static_cast<uint32_t>(kFlags == kE4M3Rows ? kE4M3PerToken : kNotQuantized);
+  }
+  MSCCLPP_DEVICE bool biased() const { return kFlags != kE4M3Rows && a.bias != nullptr; }
   MSCCLPP_DEVICE bool two() const { return has(kTwoShot); }
   // The caller does not want the sums, which are the input.
   MSCCLPP_DEVICE bool input_is_sum() const { return has(kOwnInput) && a.residual == nullptr && a.residual_out == nullptr; }

@@ -30,13 +30,21 @@ MSCCLPP_DEVICE Vec16 packed(Vec16 v) {
   return v;
 }
 
+// expect has a cache load what is read later.
+MSCCLPP_DEVICE void expect(const char* p) {
+#if MSCCLPP_TARGET_CUDA
+  uint32_t none;
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(none) : "l"(p) : "memory");
+#else
+  (void)p;
+#endif
+}
+
 template <class T>
 struct Vector {
   static constexpr uint32_t kElements = 16 / sizeof(T);
   struct Parts { T e[kElements]; };
-  struct alignas(kElements) Bytes { uint8_t b[kElements]; };
   static MSCCLPP_DEVICE Parts split(Vec16 v) { return __builtin_bit_cast(Parts, v); }
-  static MSCCLPP_DEVICE Vec16 join(Parts p) { return __builtin_bit_cast(Vec16, p); }
 };
 
 // A vector of a row that became bytes is a packet of 8 or of 4 bytes.
@@ -130,11 +138,15 @@ struct Rows {
     for (uint32_t i = 0; i < E; ++i) x[i] = mine[i];
   }
 
-  // It loads the values that are the same in all rows, and holds up no packets.
+  // It loads the values that are the same in all rows, and holds up no packets. Where there are no registers for them the cache has them early.
   MSCCLPP_DEVICE void load_weights() {
-    if (!kEarly || at.has(kNoNorm)) return;
+    if (at.has(kNoNorm)) return;
+    if (!kEarly) {
+      each(0, [&](uint32_t, uint32_t v) MSCCLPP_INLINED { expect(a.weight + 16ull * v); });
+      return;
+    }
     load(a.weight, 0, weight);
-    if (a.bias != nullptr) load(a.bias, 0, bias);
+    if (at.biased()) load(a.bias, 0, bias);
   }
 
   // receive polls for the packets of several ranks, and puts the sentinel back.
@@ -203,12 +215,7 @@ struct Rows {
       }
     }
     if (a.residual != nullptr) plus(before);
-    each(from, [&](uint32_t i, uint32_t) MSCCLPP_INLINED {
-      typename V::Parts p;
-      MSCCLPP_UNROLL
-      for (uint32_t e = 0; e < V::kElements; ++e) p.e[e] = narrow_element<T>(acc[i][e]);
-      sum[i] = scrub(V::join(p));
-    });
+    each(from, [&](uint32_t i, uint32_t) MSCCLPP_INLINED { sum[i] = scrub(rounded<T>(acc[i])); });
   }
 
   // Packets of a row that its owner has sent. Those that are not cleared are taken once more.
@@ -253,14 +260,16 @@ struct Rows {
     });
   }
 
-  MSCCLPP_DEVICE void weights(uint32_t from, Vec16 (&w)[E], Vec16 (&b)[E]) const {
-    if (kEarly && from == 0) {
-      MSCCLPP_UNROLL
-      for (uint32_t i = 0; i < E; ++i) w[i] = packed(weight[i]), b[i] = packed(bias[i]);
-      return;
-    }
-    load(a.weight, from, w);
-    if (a.bias != nullptr) load(a.bias, from, b);
+  MSCCLPP_DEVICE void weights(uint32_t from, Vec16 (&w)[E]) const {
+    if (!kEarly || from != 0) return load(a.weight, from, w);
+    MSCCLPP_UNROLL
+    for (uint32_t i = 0; i < E; ++i) w[i] = packed(weight[i]);
+  }
+  MSCCLPP_DEVICE void biases(uint32_t from, Vec16 (&b)[E]) const {
+    if (!at.biased()) return;
+    if (!kEarly || from != 0) return load(a.bias, from, b);
+    MSCCLPP_UNROLL
+    for (uint32_t i = 0; i < E; ++i) b[i] = packed(bias[i]);
   }
 
   struct Normal { float mean, inverse; };
@@ -275,17 +284,17 @@ struct Rows {
       return;
     }
     Vec16 w[E], b[E] = {};
-    weights(from, w, b);
+    weights(from, w);
+    biases(from, b);
     each(from, [&](uint32_t i, uint32_t) MSCCLPP_INLINED {
       const auto p = V::split(x[i]), q = V::split(w[i]), s = V::split(b[i]);
-      typename V::Parts out;
+      float out[V::kElements];
       MSCCLPP_UNROLL
       for (uint32_t e = 0; e < V::kElements; ++e) {
-        float f = (widen_element(p.e[e]) - n.mean) * n.inverse * widen_element(q.e[e]);
-        if (a.bias != nullptr) f += widen_element(s.e[e]);
-        out.e[e] = narrow_element<T>(f);
+        out[e] = (widen_element(p.e[e]) - n.mean) * n.inverse * widen_element(q.e[e]);
+        if (at.biased()) out[e] += widen_element(s.e[e]);
       }
-      y[i] = V::join(out);
+      y[i] = rounded<T>(out);
     });
   }
 
@@ -311,8 +320,8 @@ struct Rows {
       }
       elements(h, from, [&](uint32_t, uint32_t, float f) MSCCLPP_INLINED { part += at.has(kLayerNorm) ? f : f * f; });
       if (!per_token(at.quantized())) return;
-      Vec16 w[E], b[E];
-      if (!at.has(kNoNorm)) weights(from, w, b);
+      Vec16 w[E];
+      if (!at.has(kNoNorm)) weights(from, w);
       elements(h, from, [&](uint32_t i, uint32_t e, float f) MSCCLPP_INLINED {
         if (!at.has(kNoNorm)) f *= widen_element(V::split(w[i]).e[e]);
         most = larger(most, magnitude(f));
@@ -342,7 +351,7 @@ struct Rows {
     if (!at.has(kNoNorm)) n.inverse = 1.0f / __builtin_sqrtf(part / count + a.epsilon);
     // Ranks that receive the output before it is quantized know no more than that.
     const bool sent = at.outputs() && !at.has(kOwnOutput) && !sent_small(at.quantized());
-    if (scaled && (at.has(kLayerNorm) || a.bias != nullptr || sent)) {
+    if (scaled && (at.has(kLayerNorm) || at.biased() || sent)) {
       most = 0;
       chunks([&](uint32_t from) MSCCLPP_INLINED {
         Vec16 y[E];
@@ -395,10 +404,12 @@ struct Rows {
     Word* out = reinterpret_cast<Word*>(a.output + at.output_row(r) * a.hidden);
     each(from, [&](uint32_t i, uint32_t v) MSCCLPP_INLINED {
       const auto p = V::split(y[i]);
-      typename V::Bytes q;
+      float f[V::kElements];
       MSCCLPP_UNROLL
-      for (uint32_t e = 0; e < V::kElements; ++e) q.b[e] = quantize(widen_element(p.e[e]), by, at.quantized());
-      const Word word = __builtin_bit_cast(Word, q);
+      for (uint32_t e = 0; e < V::kElements; ++e) f[e] = widen_element(p.e[e]) * by;
+      Word word = 0;
+      MSCCLPP_UNROLL
+      for (uint32_t e = 0; e < V::kElements; e += 4) word |= static_cast<Word>(quantized_four(f + e, at.quantized())) << (8 * e);
       out[v] = word;
       if (!sends || !sent_small(at.quantized())) return;
       for (uint32_t to = 0; to < a.ranks; ++to) {

@@ -33,7 +33,7 @@ void sequence(const Sequence* s, const LaunchShape* shape) {
 
 float value(uint32_t rank, uint32_t launch, uint32_t i) { return static_cast<float>((rank * 7 + launch * 5 + i * 3) % 11) - 5; }
 
-void rows(check::Job& job, uint32_t flags) {
+void rows(check::Job& job, uint32_t flags, bool bytes = false) {
   Sequence all[kRanks] = {};
   char* memory[kRanks];
   const uint64_t notices = 2 * kRanks * sizeof(NormNotice);
@@ -59,6 +59,7 @@ void rows(check::Job& job, uint32_t flags) {
       a.state = state, a.peers = peers, a.room = room;
       a.input = reinterpret_cast<char*>(input), a.residual = reinterpret_cast<char*>(residual), a.weight = reinterpret_cast<char*>(weight);
       a.output = reinterpret_cast<char*>(input);  // in place
+      if (bytes) a.quantized = kE4M3PerToken, a.output = job.alloc<char>(n), a.scales = job.alloc<float>(kShapes[k].tokens);
       a.residual_out = job.alloc<char>(4 * n);
       a.notices = notices, a.half = kHalf;
       a.signature = 7;
@@ -85,8 +86,9 @@ void rows(check::Job& job, uint32_t flags) {
         }
         const float inverse = 1 / sqrtf(squares / static_cast<float>(a.hidden) + 0.25f);
         for (uint32_t i = t * a.hidden; i < (t + 1) * a.hidden; ++i) {
-          const float want = reinterpret_cast<const float*>(a.residual_out)[i] * inverse * 2, got = reinterpret_cast<const float*>(a.output)[i];
-          job.expect(fabsf(got - want) < 1e-5f, "rank %u, launch %u, element %u: a norm of %g, expected %g", r, k, i, got, want);
+          const float want = reinterpret_cast<const float*>(a.residual_out)[i] * inverse * 2;
+          const float got = bytes ? widen_element(reinterpret_cast<const e4m3*>(a.output)[i]) * a.scales[t] : reinterpret_cast<const float*>(a.output)[i];
+          job.expect(fabsf(got - want) < (bytes ? fabsf(want) / 15 + 0.01f : 1e-5f), "rank %u, launch %u, element %u: a norm of %g, expected %g", r, k, i, got, want);
         }
       }
     }
@@ -97,7 +99,9 @@ void one_shot(check::Job& job) { rows(job, 0); }
 void two_shot(check::Job& job) { rows(job, kTwoShot); }
 void pairs(check::Job& job) { rows(job, kPairs); }
 void pairs_two_shot(check::Job& job) { rows(job, kTwoShot | kPairs); }
+void bytes(check::Job& job) { rows(job, 0, true); }
+void bytes_two_shot(check::Job& job) { rows(job, kTwoShot | kPairs, true); }
 
 }  // namespace
 
-MSCCLPP_CHECK_MAIN({"one_shot", one_shot}, {"two_shot", two_shot}, {"pairs", pairs}, {"pairs_two_shot", pairs_two_shot})
+MSCCLPP_CHECK_MAIN({"one_shot", one_shot}, {"two_shot", two_shot}, {"pairs", pairs}, {"pairs_two_shot", pairs_two_shot}, {"bytes", bytes}, {"bytes_two_shot", bytes_two_shot})
