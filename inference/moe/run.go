@@ -124,8 +124,11 @@ func (b *Buffer) call(kind int, phase Phase, ticket *uint64, units int, s device
 		}
 	}
 	launch := func() error {
-		l := b.shape(kind, units)
-		l.Stream, b.used = s, true
+		l := device.Launch{Grid: 1, Block: 1}
+		if !b.host {
+			l = a.shape(kind, units, max(1, b.comm.Device().Info().SMs), b.nvidia)
+		}
+		l.Stream, l.Overlap, b.used = s, true, true
 		if err := k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)); err != nil {
 			return err
 		}
@@ -161,25 +164,26 @@ func (a *moeArgs) signature(kind int) uint32 {
 // few are the tokens up to which small blocks are faster.
 const few = 16
 
-// shape is that of a launch, and what its blocks do. Those that send come first, and wait for none of this launch.
-func (b *Buffer) shape(kind, units int) device.Launch {
-	a := &b.args
+// blocksOfUnit are how many blocks of a kernel a multiprocessor of NVIDIA's has room for: fewer where blocks have 64 threads, because of
+// shared memory.
+var blocksOfUnit = [2]int{dispatching: 8, combining: 6}
+
+// shape is that of a launch, and what its blocks do. Those that send come first, and wait for none of this launch. Where it is known how many
+// run at once, those of a whole call that have sent receive: all run at once, and smaller launches leave room for the next one. Where half of the
+// room is enough for blocks that do one thing each, they do.
+func (a *moeArgs) shape(kind, units, sms int, nvidia bool) (l device.Launch) {
 	a.HeadersBy, a.Counters, a.Senders, a.Collectors = 0, 0, 0, 0
-	l := device.Launch{Grid: 1, Block: 1, Overlap: true}
-	if b.host {
-		return l
-	}
 	const warp = 32
 	threads := 2 * warp
 	if int(a.Tokens) > few {
 		threads = 4 * warp
 	}
-	sms := max(1, b.comm.Device().Info().SMs)
 	most := sms * 1024 / threads
 	rows := max(1, int(a.Tokens)) * ((units + threads - 1) / threads)
 	all := rows * int(a.Ranks)
-	l.Grid, l.Block = 0, uint32(threads)
+	l.Block = uint32(threads)
 	whole := a.Flags&sendPhase != 0 && a.Flags&receivePhase != 0
+	var sending, receiving uint32
 	if a.Flags&sendPhase != 0 {
 		switch {
 		case kind == dispatching:
@@ -192,14 +196,21 @@ func (b *Buffer) shape(kind, units int) device.Launch {
 		if kind == combining && a.Flags&weighted == 0 {
 			a.HeadersBy = min((a.Tokens*a.TopK+uint32(threads)-1)/uint32(threads), uint32(sms))
 		}
-		l.Grid += 1 + a.HeadersBy + a.Counters + a.Senders
+		sending = 1 + a.HeadersBy + a.Counters + a.Senders
 	}
 	if a.Flags&receivePhase != 0 {
 		a.Collectors = uint32(min(rows, most))
 		if kind == dispatching {
 			a.Collectors = uint32(min(all, most))
 		}
-		l.Grid += 1 + a.Collectors
+		receiving = 1 + a.Collectors
+	}
+	l.Grid = sending + receiving
+	if room := uint32(sms * blocksOfUnit[kind]); whole && nvidia && l.Grid > room/2 {
+		l.Grid = min(max(sending, receiving), room)
+		if kind == dispatching { // each block receives once, and then what is left
+			a.Collectors = min(a.Collectors, l.Grid-1)
+		}
 	}
 	return l
 }

@@ -1,6 +1,7 @@
-// Dispatch and combine on GPUs have this in common. The first blocks send: the signature of the call, headers and counts, rows. One
-// compares signatures and keeps the books, and those behind it receive. A block waits for other ranks and for nothing that one behind it
-// does, so that a launch may have fewer blocks, each of which does the work of several in their order.
+// Dispatch and combine on GPUs have this in common. A call is made for blocks that send: the signature of the call, headers and counts, rows;
+// then for one that compares signatures and keeps the books, and for those that receive. None waits for anything that one behind it
+// does, so that a launch may have fewer blocks, each of which does the work of several in their order. Mostly it has as many as run at
+// once: a block that has sent receives.
 #ifndef MSCCLPP_INFERENCE_MOE_BLOCK_H_
 #define MSCCLPP_INFERENCE_MOE_BLOCK_H_
 
@@ -14,6 +15,9 @@ namespace inference {
 // block knows of earlier launches.
 constexpr uint32_t kMoeCounted = 1024, kMoeChoices = 512, kMoeStaged = kMoeChoices + kMoeMostTopK, kMoeTable = kMoeStaged + kMoeCounted, kMoeEarlier = kMoeTable + 2 * 64,
                    kMoeRoom = kMoeEarlier + 2 * kMoeKnownWords;
+
+// A choice that is no expert.
+constexpr uint32_t kMoeNone = 0xffffffffu;
 
 struct MoeBlock {
   const MoeArgs& a;
@@ -168,57 +172,60 @@ struct MoeBlock {
   }
 
   // Counts, in the words of slice 0, how often experts are among the choices before end. Threads of a slice have an expert each, `width` of
-  // them; choices lie in words of the block, as many as there is room for.
-  MSCCLPP_DEVICE uint32_t matches(uint32_t end, uint32_t width, int64_t expert, bool counts) {
+  // them; choices lie in words of the block, as many as there is room for, and four are looked at at once. Behind the last ones is no expert.
+  // Its own choices, of which the caller wants none or all, slice 0 writes when their loads have had the time of the others.
+  MSCCLPP_DEVICE uint32_t matches(uint32_t end, uint32_t width, int64_t expert, uint32_t* own) {
     constexpr uint32_t kAtOnce = 8;
     const uint32_t slice = tid / width, slices = nthreads / width;
     uint32_t* staged = words + kMoeStaged;
     uint32_t n = 0;
     for (uint32_t first = 0; first < end; first += kMoeCounted) {
-      const uint32_t some = end - first < kMoeCounted ? end - first : kMoeCounted;
-      for (uint32_t i0 = tid; i0 < some; i0 += kAtOnce * nthreads) {
+      const uint32_t some = end - first < kMoeCounted ? end - first : kMoeCounted, whole = (some + 3) / 4 * 4;
+      for (uint32_t i0 = tid; i0 < whole; i0 += kAtOnce * nthreads) {
         int64_t v[kAtOnce];
         MSCCLPP_UNROLL
         for (uint32_t k = 0; k < kAtOnce; ++k) v[k] = i0 + k * nthreads < some ? at.index(first + i0 + k * nthreads) : -1;
         MSCCLPP_UNROLL
         for (uint32_t k = 0; k < kAtOnce; ++k) {
-          if (i0 + k * nthreads < some) staged[i0 + k * nthreads] = static_cast<uint32_t>(v[k]);
+          if (i0 + k * nthreads < whole) staged[i0 + k * nthreads] = static_cast<uint32_t>(v[k]);
         }
       }
       block_sync();
-      for (uint32_t i = slice; counts && slice < slices && i < some; i += slices) n += staged[i] == static_cast<uint32_t>(expert) ? 1u : 0u;
+      const uint32_t e = static_cast<uint32_t>(expert);
+      for (uint32_t i = 4 * slice; at.real(expert) && slice < slices && i < some; i += 4 * slices) {
+        const Vec16 c = *reinterpret_cast<const Vec16*>(staged + i);
+        n += (c.x == e ? 1u : 0u) + (c.y == e ? 1u : 0u) + (c.z == e ? 1u : 0u) + (c.w == e ? 1u : 0u);
+      }
       block_sync();
     }
     words[tid] = n;
+    if (own != nullptr && slice == 0) own[tid] = at.real(expert) ? static_cast<uint32_t>(expert) : kMoeNone;
     block_sync();
     for (uint32_t s = 1; slice == 0 && s < slices; ++s) n += words[s * width + tid];
     return n;
   }
 };
 
-// role does the work of block b of as many as the call is made for.
+// The two roles of a call do the work of block b of as many as the call is made for.
 template <class Work>
-MSCCLPP_DEVICE void moe_role(Work& work, uint32_t b) {
+MSCCLPP_DEVICE void moe_sends(Work& work, uint32_t b) {
   const MoeArgs& a = work.a;
-  if ((a.flags & kMoeSend) != 0) {
-    if (b == 0) return work.notify();
-    b -= 1;
-    if (b < a.headers_by) return work.headers(b);
-    b -= a.headers_by;
-    if (b < a.counters) return work.count(b);
-    b -= a.counters;
-    if (b < a.senders) return work.send(b);
-    b -= a.senders;
-  }
-  if (b == 0) {
-    work.books();
-    work.note();
-    return;
-  }
-  work.collect(b - 1);
+  if (b == 0) return work.notify();
+  b -= 1;
+  if (b < a.headers_by) return work.headers(b);
+  b -= a.headers_by;
+  if (b < a.counters) return work.count(b);
+  work.send(b - a.counters);
+}
+template <class Work>
+MSCCLPP_DEVICE void moe_receives(Work& work, uint32_t b) {
+  if (b != 0) return work.collect(b - 1);
+  work.books();
+  work.note();
 }
 
-// run has each block do its part. Nothing at the end of a launch waits for memory: the first block counts the launch.
+// run has each block do its part: first all that it sends, so that no rank waits for what stands behind a wait. The first block counts the
+// launch before it receives, and nothing at the end of a launch waits for memory.
 template <class Work>
 MSCCLPP_DEVICE void moe_run(const MoeArgs& a) {
   Work work(a);
@@ -226,14 +233,22 @@ MSCCLPP_DEVICE void moe_run(const MoeArgs& a) {
   release_next();
   work.load();
   const bool sends = (a.flags & kMoeSend) != 0, receives = (a.flags & kMoeReceive) != 0;
-  const uint32_t roles = (sends ? 1 + a.headers_by + a.counters + a.senders : 0) + (receives ? 1 + a.collectors : 0);
-  for (uint32_t b = block_id(); b < roles; b += grid_dim()) {
-    moe_role(work, b);
+  const uint32_t sending = sends ? 1 + a.headers_by + a.counters + a.senders : 0, all = sending + (receives ? 1 + a.collectors : 0);
+  uint32_t b = block_id();
+  for (; b < sending; b += grid_dim()) {
+    moe_sends(work, b);
+    work.ok = block_sync_and(work.ok);
+  }
+  if (sends && block_id() == 0) {
+    work.open();
+    work.count_launch();
+  }
+  for (; b < all; b += grid_dim()) {
+    moe_receives(work, b - sending);
     work.ok = block_sync_and(work.ok);
   }
   work.open();
   if (!work.ok) work.leave();
-  if (sends && block_id() == 0) work.count_launch();
 }
 #endif
 

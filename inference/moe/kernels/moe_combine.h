@@ -36,12 +36,6 @@ struct Combine : MoeBlock {
     MSCCLPP_UNROLL
     for (uint32_t k = 0; k < kElements; ++k) acc[k] += weight * widen_element(x.e[k]);
   }
-  MSCCLPP_DEVICE Vec16 rounded(const float* acc) const {
-    Parts p;
-    MSCCLPP_UNROLL
-    for (uint32_t k = 0; k < kElements; ++k) p.e[k] = narrow_element<T>(acc[k]);
-    return __builtin_bit_cast(Vec16, p);
-  }
 
   // A record: how many entries it has, and the first ones. They are loaded at once, as there is room for all.
   struct Record {
@@ -86,7 +80,7 @@ struct Combine : MoeBlock {
         if (first + j < from.n) add(acc, x[j], moe_float(from.about[j].z));
       }
     }
-    return scrub(rounded(acc));
+    return scrub(rounded<T>(acc));
   }
 
   // Tokens of the rank that has most.
@@ -145,7 +139,7 @@ struct Combine : MoeBlock {
           else if (own && r == a.rank) add(acc, here, 1.0f);
         }
       }
-      if (ok) store16(a.output + (static_cast<uint64_t>(t) * units + v) * 16, rounded(acc));
+      if (ok) store16(a.output + (static_cast<uint64_t>(t) * units + v) * 16, rounded<T>(acc));
     }
   }
 };

@@ -44,7 +44,6 @@ struct Dispatch : MoeBlock {
   // All threads of a warp call it.
   MSCCLPP_DEVICE Unit cast(uint32_t t, uint32_t v) const {
     struct Half { T e[8]; };
-    struct Bytes { e4m3 b[16]; };
     Half h[2] = {};
     if (v < units) {
       const char* x = a.input + (static_cast<uint64_t>(t) * a.hidden + 16ull * v) * sizeof(T);
@@ -55,10 +54,15 @@ struct Dispatch : MoeBlock {
     MSCCLPP_UNROLL
     for (uint32_t i = 0; i < 16; ++i) largest = moe_larger(largest, moe_magnitude(widen_element(h[i / 8].e[i % 8])));
     const MoeScale s = moe_scale(group(largest, t, v), at.has(kMoeRoundScale));
-    Bytes q;
+    uint32_t q[4];
     MSCCLPP_UNROLL
-    for (uint32_t i = 0; i < 16; ++i) q.b[i] = narrow_element<e4m3>(widen_element(h[i / 8].e[i % 8]) * s.by);
-    return Unit{scrub(__builtin_bit_cast(Vec16, q)), scrub(moe_bits(s.scale))};
+    for (uint32_t i = 0; i < 4; ++i) {
+      float f[4];
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < 4; ++k) f[k] = widen_element(h[i / 2].e[i % 2 * 4 + k]) * s.by;
+      q[i] = rounded_e4m3(f[0], f[1], f[2], f[3]);
+    }
+    return Unit{scrub(Vec16{q[0], q[1], q[2], q[3]}), scrub(moe_bits(s.scale))};
   }
   MSCCLPP_DEVICE Unit fetch(uint32_t t, uint32_t v) const {
     if (at.has(kMoeCast)) return cast(t, v);
@@ -94,44 +98,44 @@ struct Dispatch : MoeBlock {
   // Headers name the rows of a token's experts among those of this rank, which counts them.
   MSCCLPP_DEVICE void headers(uint32_t first) {
     const uint32_t wanted = a.top_k <= kMoeMostTopK / 2 ? kMoeMostTopK / 2 : kMoeMostTopK, width = nthreads < wanted ? nthreads : wanted, lane = tid % width, slice = tid / width;
-    uint32_t* chosen = words + kMoeChoices;
     for (uint32_t t = first; t < a.tokens; t += a.headers_by) {
-      for (uint32_t k = tid; k < a.top_k; k += nthreads) chosen[k] = static_cast<uint32_t>(at.index(t * a.top_k + k));
       for (uint32_t k0 = 0; k0 < a.top_k; k0 += width) {
         const uint32_t k = k0 + lane, i = t * a.top_k + k;
         const int64_t e = k < a.top_k ? at.index(i) : -1;
         const uint32_t weight = slice == 0 && k < a.top_k && a.factors != nullptr ? moe_bits(a.factors[i]) : 0;
-        // Choices before the token, and here those of the token itself.
-        uint32_t row = matches(t * a.top_k, width, e, at.real(e));
+        // Choices before the token, and in the entry those of the token itself.
+        const uint32_t row = matches(t * a.top_k, width, e, words + kMoeChoices + k0);
         if (t == first && k0 == 0 && !begin()) return;
         if (slice == 0 && at.real(e)) entry(t, k, static_cast<uint32_t>(e), row, weight);
         if (slice == 0 && !at.real(e) && e != -1) {
           ok = false;
           at.trouble(kMoeNoExpert, t, static_cast<uint32_t>(e), kMoeWrongExpert, a.experts);
         }
+        if (k0 + width >= a.top_k) rows_of(t);
         block_sync();
       }
-      for (uint32_t r = tid; r < a.ranks; r += nthreads) {
-        uint32_t n = 0;
-        for (uint32_t k = 0; k < a.top_k; ++k) n += goes(k, r) ? 1u : 0u;
-        writePacket(at.header(a.rank, r, t), n, at.number);
-      }
-      block_sync();
     }
   }
-  // Whether the k-th choice of the token that the block has is an expert of rank r.
-  MSCCLPP_DEVICE bool goes(uint32_t k, uint32_t r) const {
-    const uint32_t e = words[kMoeChoices + k];
-    return e < a.experts && at.rank_of(e) == r;
+  // The number of a token's entries, for each rank. Other threads write it than those that write entries.
+  MSCCLPP_DEVICE void rows_of(uint32_t t) const {
+    for (uint32_t r = nthreads - 1 - tid; r < a.ranks; r += nthreads) {
+      uint32_t n = 0;
+      MSCCLPP_UNROLL
+      for (uint32_t q = 0; q < kMoeMostTopK; ++q) n += q < a.top_k && words[kMoeChoices + q] - r * a.local < a.local ? 1u : 0u;
+      writePacket(at.header(a.rank, r, t), n, at.number);
+    }
   }
+  // Experts of a rank are side by side, and what is no expert is none of any rank.
   MSCCLPP_DEVICE void entry(uint32_t t, uint32_t k, uint32_t e, uint32_t row, uint32_t weight) const {
-    const uint32_t r = at.rank_of(e);
+    const uint32_t r = at.rank_of(e), begins = r * a.local;
     uint32_t place = 1;
-    for (uint32_t q = 0; q < k; ++q) {
-      place += goes(q, r) ? 1u : 0u;
-      row += words[kMoeChoices + q] == e ? 1u : 0u;
+    MSCCLPP_UNROLL
+    for (uint32_t q = 0; q < kMoeMostTopK; ++q) {
+      const uint32_t other = q < k ? words[kMoeChoices + q] : kMoeNone;
+      place += other - begins < a.local ? 1u : 0u;
+      row += other == e ? 1u : 0u;
     }
-    writePacket(at.header(a.rank, r, t) + place, moe_pair(moe_entry(e - r * a.local, k, row), weight), at.number);
+    writePacket(at.header(a.rank, r, t) + place, moe_pair(moe_entry(e - begins, k, row), weight), at.number);
   }
 
   // Rows of each expert, for the rank that has it.
@@ -142,7 +146,7 @@ struct Dispatch : MoeBlock {
       for (uint32_t r = tid; r < a.ranks; r += nthreads) writePacket(at.tokens(a.rank, r), a.tokens, at.number);
     }
     for (uint32_t e0 = first * width; e0 < all; e0 += a.counters * width) {
-      const uint32_t e = e0 + lane, n = matches(a.tokens * a.top_k, width, e, e < all);
+      const uint32_t e = e0 + lane, n = matches(a.tokens * a.top_k, width, e, nullptr);
       if (!begin()) return;
       if (slice == 0 && e < all) {
         const uint32_t r = at.rank_of(e);
@@ -150,28 +154,61 @@ struct Dispatch : MoeBlock {
       }
       block_sync();
     }
+    // Headers of tokens that this rank does not have: thousands of threads that wait for one would look at one number of tokens.
+    if (!begin()) return;
+    const uint32_t absent = a.most_tokens - a.tokens;
+    for (uint32_t i = first * nthreads + tid; i < absent * a.ranks; i += a.counters * nthreads) {
+      const uint32_t r = i / absent;
+      writePacket(at.header(a.rank, r, a.tokens + i - r * absent), 0, at.number);
+    }
   }
 
-  // Rows of this rank's experts, and where those of each rank begin.
+  // Rows of this rank's experts, and where those of each rank begin. A thread looks at what several ranks have sent at once; the last place
+  // is that of their tokens.
   MSCCLPP_DEVICE void books() {
     compare();  // it opens the launch
-    for (uint32_t r = tid; r < a.ranks && ok; r += nthreads) {
-      uint32_t tokens = 0;
-      ok = flagged(tokens, at.tokens(r, a.rank), kMoeCounts, r);
-      *reinterpret_cast<uint32_t*>(at.record(r)) = tokens;
-    }
-    for (uint32_t e = tid; e < a.local && ok; e += nthreads) {
+    constexpr uint32_t kAtOnce = 4;
+    for (uint32_t e = tid; e <= a.local && ok; e += nthreads) {
+      const bool tokens = e == a.local;
       uint32_t sum = 0;
-      for (uint32_t r = 0; r < a.ranks && ok; ++r) {
-        uint32_t n = 0;
-        ok = flagged(n, at.count(r, a.rank, e), kMoeCounts, r);
-        a.ranges[static_cast<uint64_t>(e) * a.ranks + r] = static_cast<int64_t>(moe_pair(n, sum));
-        sum += n;
+      for (uint32_t first = 0; first < a.ranks && ok; first += kAtOnce) {
+        uint32_t n[kAtOnce];
+        ok = counts<kAtOnce>(n, first, a.ranks, tokens ? a.most_local : e);
+        MSCCLPP_UNROLL
+        for (uint32_t k = 0; k < kAtOnce; ++k) {
+          const uint32_t r = first + k;
+          if (r >= a.ranks) continue;
+          if (tokens) *reinterpret_cast<uint32_t*>(at.record(r)) = n[k];
+          else a.ranges[static_cast<uint64_t>(e) * a.ranks + r] = static_cast<int64_t>(moe_pair(n[k], sum));
+          sum += n[k];
+        }
       }
-      if (ok && sum > a.slots) full(e, sum);
+      if (tokens || !ok) continue;
+      if (sum > a.slots) full(e, sum);
       a.received[e] = static_cast<int32_t>(sum);
       if (a.statistics != nullptr) a.statistics[e] += static_cast<int32_t>(sum);
     }
+  }
+  // What several ranks, of those before end, have sent for a place of this one. Behind the last one are zeros.
+  template <uint32_t kAtOnce>
+  MSCCLPP_DEVICE bool counts(uint32_t (&n)[kAtOnce], uint32_t first, uint32_t end, uint32_t place) const {
+    WaitSite site = at.site(kMoeCounts, first, at.launch);
+    const MoePlaces& here = at;
+    const uint32_t me = a.rank, number = at.number;
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < kAtOnce; ++k) n[k] = 0;
+    return wait_brief(a.control, site, [&here, &site, &n, first, end, me, place, number] {
+      bool all = true, came[kAtOnce];
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < kAtOnce; ++k) came[k] = first + k >= end || pollPacket(here.count(first + k, me, place), number, n[k]);
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < kAtOnce; ++k) {
+        if (came[k]) continue;
+        all = false;
+        site.peer = first + k;
+      }
+      return all;
+    });
   }
   MSCCLPP_DEVICE void full(uint32_t e, uint32_t rows) {
     ok = false;
@@ -182,25 +219,11 @@ struct Dispatch : MoeBlock {
   // An entry of a header, behind the number of its rows, becomes expert and row, to which the rows of other ranks before this one are added.
   MSCCLPP_DEVICE void place(uint32_t from, uint32_t t, uint32_t j, uint64_t got, bool records, uint32_t* about) {
     constexpr uint32_t kAtOnce = 4;
-    const uint32_t entry = static_cast<uint32_t>(got), e = moe_expert(entry), number = at.number;
+    const uint32_t entry = static_cast<uint32_t>(got), e = moe_expert(entry);
     uint32_t row = moe_row(entry);
     for (uint32_t first = 0; first < from && ok; first += kAtOnce) {
-      uint32_t n[kAtOnce] = {};
-      WaitSite site = at.site(kMoeCounts, from, at.launch);
-      const MoePlaces& here = at;
-      const uint32_t me = a.rank;
-      ok = wait_brief(a.control, site, [&here, &site, &n, first, from, me, e, number] {
-        bool all = true, came[kAtOnce];
-        MSCCLPP_UNROLL
-        for (uint32_t k = 0; k < kAtOnce; ++k) came[k] = first + k >= from || pollPacket(here.count(first + k, me, e), number, n[k]);
-        MSCCLPP_UNROLL
-        for (uint32_t k = 0; k < kAtOnce; ++k) {
-          if (came[k]) continue;
-          all = false;
-          site.peer = first + k;
-        }
-        return all;
-      });
+      uint32_t n[kAtOnce];
+      ok = counts<kAtOnce>(n, first, from, e);
       MSCCLPP_UNROLL
       for (uint32_t k = 0; k < kAtOnce; ++k) row += n[k];
     }
@@ -219,19 +242,13 @@ struct Dispatch : MoeBlock {
   };
   MSCCLPP_DEVICE void arrive(Arrival& got, uint32_t from, uint32_t t, char* packet, uint32_t* scale) {
     const LL16Packet* header = at.header(from, a.rank, t);
-    const LL8Packet* tokens = at.tokens(from, a.rank);
     const uint32_t number = at.number, j = tid;
     Arrival seen = got;
-    ok = wait(kMoeRows, from, [&seen, header, tokens, number, t, j, packet, scale] {
+    ok = wait(kMoeRows, from, [&seen, header, number, j, packet, scale] {
       const bool named = pollPacket(header, number, seen.rows), entered = j >= kMoeMostTopK || pollPacket(header + 1 + j, number, seen.entry);
       if (packet != nullptr) seen.unit.row = load16_packet(packet);
       if (scale != nullptr) seen.unit.scale = load_relaxed(scale);
-      if (!named) {  // the rank may not have that token
-        uint32_t n = 0;
-        if (!pollPacket(tokens, number, n) || t < n) return false;
-        seen.rows = 0;
-        return true;
-      }
+      if (!named) return false;
       return seen.rows == 0 || ((packet == nullptr || whole(seen.unit.row)) && (scale == nullptr || seen.unit.scale != kSentinel) && (j >= seen.rows || entered));
     });
     if (!ok) seen.rows = 0;
@@ -252,24 +269,25 @@ struct Dispatch : MoeBlock {
 
   MSCCLPP_DEVICE void collect(uint32_t first) {
     if (!open()) return;
-    const uint32_t of_token = a.ranks * parts;
-    uint32_t end = a.most_tokens;
-    for (uint32_t i = first, turn = 0;; i += a.collectors, ++turn) {
-      const uint32_t t = i / of_token;
-      if (t >= end) return;
-      if (turn == 1) {
-        end = most_tokens();
-        if (t >= end) return;
+    // A rank's own rows come first, as they wait for no link. Of other ranks no token is left out: each has a header.
+    const uint32_t own_items = at.whole_call() ? a.tokens * parts : 0, of_token = (at.whole_call() ? a.ranks - 1 : a.ranks) * parts;
+    uint32_t end = own_items + of_token * a.most_tokens;
+    for (uint32_t i = first, turn = 0; i < end; i += a.collectors, ++turn) {
+      if (turn == 1 && i + a.collectors < end) {
+        end = own_items + of_token * most_tokens();
+        if (i >= end) return;
       }
-      const uint32_t from = (i - t * of_token) / parts, part = i % parts, v = part * nthreads + tid;
-      const bool own = from == a.rank && at.whole_call(), has = v < units;
+      const bool own = i < own_items;
+      const uint32_t item = own ? i : i - own_items, each = own ? parts : of_token, t = item / each, rest = item - t * each, next = rest / parts;
+      const uint32_t turned = a.rank + 1 + next, from = own ? a.rank : turned < a.ranks ? turned : turned - a.ranks, part = rest - next * parts, v = part * nthreads + tid;
+      const bool has = v < units;
       uint32_t place_of_scale = 0;
       Arrival got{};
       char* packet = nullptr;
       uint32_t* scale = nullptr;
       bool gives = false;
       if (own) {
-        if (t < a.tokens) got.unit = fetch(t, v);
+        got.unit = fetch(t, v);
         gives = scale_of(v, &place_of_scale);
       } else if (has) {
         packet = at.row(from, a.rank, t) + 16ull * v;

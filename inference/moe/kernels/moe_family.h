@@ -26,10 +26,10 @@ MSCCLPP_DEVICE void moe_combine(const MoeArgs& a) {
 #endif
 }
 
-// So many blocks share a multiprocessor, most of which wait.
+// So many blocks share a multiprocessor, most of which wait: inference/moe/run.go counts on it.
 #if MSCCLPP_TARGET_CUDA
 extern "C" MSCCLPP_GLOBAL void __attribute__((launch_bounds(MSCCLPP_MAX_THREADS, 8))) mscclpp_moe_dispatch(const MoeArgs args) { moe_dispatch<Element>(args); }
-extern "C" MSCCLPP_GLOBAL void __attribute__((launch_bounds(MSCCLPP_MAX_THREADS, 5))) mscclpp_moe_combine(const MoeArgs args) { moe_combine<Element>(args); }
+extern "C" MSCCLPP_GLOBAL void __attribute__((launch_bounds(MSCCLPP_MAX_THREADS, 6))) mscclpp_moe_combine(const MoeArgs args) { moe_combine<Element>(args); }
 #else
 MSCCLPP_KERNEL(mscclpp_moe_dispatch, MoeArgs, args) { moe_dispatch<Element>(args); }
 MSCCLPP_KERNEL(mscclpp_moe_combine, MoeArgs, args) { moe_combine<Element>(args); }

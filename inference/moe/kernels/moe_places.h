@@ -7,6 +7,7 @@
 #define MSCCLPP_INFERENCE_MOE_PLACES_H_
 
 #include "moe_args.h"
+#include "rounded.h"
 #include "sentinel.h"
 
 namespace mscclpp {
