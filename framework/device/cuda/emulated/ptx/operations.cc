@@ -127,6 +127,16 @@ struct Not {
 };
 struct Min { template <class T> static T of(T a, T b) { return std::min(a, b); } };
 struct Max { template <class T> static T of(T a, T b) { return std::max(a, b); } };
+// Of floats a NaN gives way to a number, two become the one that the hardware makes, and +0 is larger than -0.
+template <class F>
+struct OfNumbers {
+  template <class T> static T of(T a, T b) {
+    if (a != a) return b != b ? value<T>(0x7fffffffu) : b;
+    if (b != b) return a;
+    if (a == b) return (F::of(1, 2) == 1) == std::signbit(a) ? a : b;
+    return F::of(a, b);
+  }
+};
 struct Same { template <class T> static T of(T a) { return a; } };
 
 template <class T>
@@ -364,6 +374,7 @@ void add_operations(Forms* forms) {
   put_bits<And>(f, "and."), put_bits<Or>(f, "or."), put(f, "xor.pred", binary<bool, Xor>);
   put(f, "xor.b16", binary<uint16_t, Xor>), put(f, "xor.b32", binary<uint32_t, Xor>), put(f, "xor.b64", binary<uint64_t, Xor>);
   put(f, "add.f32", binary<float, Add>), put(f, "add.rn.f32", binary<float, Add>), put(f, "add.rn.f64", binary<double, Add>);
+  put(f, "min.f32", binary<float, OfNumbers<Min>>), put(f, "max.f32", binary<float, OfNumbers<Max>>);
   put(f, "mul.rn.f32", binary<float, Mul>), put(f, "mul.rn.f64", binary<double, Mul>);
   put(f, "div.rn.f64", binary<double, Div>), put(f, "rcp.rn.f64", unary<double, Reciprocal>);
   put(f, "sub.rn.f32", binary<float, Sub>), put(f, "div.rn.f32", binary<float, Div>);
