@@ -189,7 +189,7 @@ struct Dispatch : MoeBlock {
       if (a.statistics != nullptr) a.statistics[e] += static_cast<int32_t>(sum);
     }
   }
-  // What several ranks, of those before end, have sent for a place of this one. Behind the last one are zeros.
+  // counts waits for the numbers that several ranks, of those before end, have sent for a place of this one. Behind the last one are zeros.
   template <uint32_t kAtOnce>
   MSCCLPP_DEVICE bool counts(uint32_t (&n)[kAtOnce], uint32_t first, uint32_t end, uint32_t place) const {
     WaitSite site = at.site(kMoeCounts, first, at.launch);
