@@ -72,7 +72,7 @@ var types = []kernel.DataType{
 const common = 7
 
 // few are the algorithms of the other types.
-var few = regexp.MustCompile(`^(oneshot_ll8|direct_ll8|twophase_chunk|chunk|zerocopy)$`)
+var few = regexp.MustCompile(`^(oneshot_ll8|direct_ll8|twophase_chunk|chunk|zerocopy|shares)$`)
 
 // counts are small, because lanes take turns; none is a multiple of much.
 var counts = []int{1, 63, 257, 1000, 4097}
