@@ -43,7 +43,6 @@ const (
 	total
 	loadsWindow
 	storesWindow
-	dealt
 	aliased
 )
 

@@ -25,6 +25,6 @@ func TestLayoutsAgree(t *testing.T) {
 			"kRoomOps | kRoomOperands << 8 | kRoomIDs << 16 | uint64_t(kRoomSlots) << 24": roomOps | roomOperands<<8 | roomIDs<<16 | 3*roomRanks<<24,
 			"kAwait << 8 | kPut": uint64(opAwait)<<8 | uint64(opPut),
 			"kOverPort | kRelaxed << 4 | kThenSignal << 8 | kOfPackets << 12 | kInPipeline << 16 | kMet << 20 | uint64_t(kTotal) << 24": uint64(overPort) | uint64(relaxed)<<4 | uint64(thenSignal)<<8 | uint64(ofPackets)<<12 | uint64(inPipeline)<<16 | uint64(met)<<20 | uint64(total)<<24,
-			"kLoadsWindow | kStoresWindow << 4 | kDealt << 8 | kAliased << 16":                                                          uint64(loadsWindow) | uint64(storesWindow)<<4 | uint64(dealt)<<8 | uint64(aliased)<<16,
+			"kLoadsWindow | kStoresWindow << 4 | kAliased << 8":                                                                         uint64(loadsWindow) | uint64(storesWindow)<<4 | uint64(aliased)<<8,
 		})
 }

@@ -25,43 +25,37 @@ inline bool spread(const Machine& m, const Op& o, const Range& r) {
 #else
 // Words of one source to all destinations: it is read once, and stores to other ranks are under way while those to the own memory are made.
 // False: they do not lie at multiples of 16 bytes, and nothing was done.
-MSCCLPP_PLAN_OUTLINED bool spread_bytes(const Operand* to, uint32_t count, const char* from, uint64_t bytes, uint64_t each, uint64_t stride, uint32_t tid, uint32_t nthreads) {
+MSCCLPP_PLAN_OUTLINED bool spread_bytes(const Operand* to, uint32_t count, const char* from, uint64_t bytes, uint32_t tid, uint32_t nthreads) {
   uint64_t low = reinterpret_cast<uint64_t>(from) | bytes;
   MSCCLPP_ROLLED
   for (uint32_t i = 0; i < count; ++i) low |= to[i].base;
   if ((low & 15) != 0) return false;
   constexpr uint32_t flight = 4;
   const uint64_t round = 16 * uint64_t(nthreads) * flight, step = 16 * uint64_t(nthreads);
+  uint64_t at = 16 * tid;
   MSCCLPP_ROLLED
-  for (uint64_t begin = 0; begin < bytes; begin += stride) {
-    const uint64_t end = smaller(bytes, begin + each);
-    uint64_t at = begin;
-    MSCCLPP_ROLLED
-    for (; at + round <= end; at += round) {
-      const char* source = from + at + 16 * tid;
-      Vec16 v[flight];
+  for (; at - 16 * tid + round <= bytes; at += round) {
+    Vec16 v[flight];
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < flight; ++k) v[k] = mscclpp::load16(from + at + k * step);
+    for (uint32_t i = 0; i < count; ++i) {
+      char* target = reinterpret_cast<char*>(to[i].base) + at;
       MSCCLPP_UNROLL
-      for (uint32_t k = 0; k < flight; ++k) v[k] = mscclpp::load16(source + k * step);
-      for (uint32_t i = 0; i < count; ++i) {
-        char* target = reinterpret_cast<char*>(to[i].base) + at + 16 * tid;
-        MSCCLPP_UNROLL
-        for (uint32_t k = 0; k < flight; ++k) mscclpp::store16(target + k * step, v[k]);
-      }
+      for (uint32_t k = 0; k < flight; ++k) mscclpp::store16(target + k * step, v[k]);
     }
+  }
+  MSCCLPP_ROLLED
+  for (; at < bytes; at += step) {
+    const Vec16 v = mscclpp::load16(from + at);
     MSCCLPP_ROLLED
-    for (at += 16 * tid; at < end; at += step) {
-      const Vec16 v = mscclpp::load16(from + at);
-      MSCCLPP_ROLLED
-      for (uint32_t i = 0; i < count; ++i) mscclpp::store16(reinterpret_cast<char*>(to[i].base) + at, v);
-    }
+    for (uint32_t i = 0; i < count; ++i) mscclpp::store16(reinterpret_cast<char*>(to[i].base) + at, v);
   }
   return true;
 }
 
 // Where operands do not say where their bytes are, each destination gets its copy.
 MSCCLPP_DEVICE bool spread(const Machine& m, const Op& o, const Range& r) {
-  const Pieces p = m.pieces(o, r);
-  return r.noted && spread_bytes(&m.destination(o, 0), o.destinations, m.at(m.source(o, 0), r), r.n, p.each, p.stride, m.tid, m.nthreads);
+  return r.noted && spread_bytes(&m.destination(o, 0), o.destinations, m.at(m.source(o, 0), r), r.n, m.tid, m.nthreads);
 }
 #endif
 
@@ -69,11 +63,8 @@ MSCCLPP_DEVICE void move(const Machine& m, const Op& o, const Cursor& c, uint64_
   const Range r = m.range(o, m.destination(o, 0), c, unit);
   if (r.n == 0 || move_through(m, o, r)) return;
   if (o.sources == 1 && o.destinations > 1 && spread(m, o, r)) return;
-  const Pieces p = m.pieces(o, r);
-  for (uint64_t at = 0; at < r.n; at += p.stride) {
-    for (uint32_t i = 0; i < o.destinations; ++i) {
-      copy_bytes(m.at(m.destination(o, i), r) + at, m.at(m.source(o, o.sources == 1 ? 0 : i), r) + at, smaller(p.each, r.n - at), m.tid, m.nthreads);
-    }
+  for (uint32_t i = 0; i < o.destinations; ++i) {
+    copy_bytes(m.at(m.destination(o, i), r), m.at(m.source(o, o.sources == 1 ? 0 : i), r), r.n, m.tid, m.nthreads);
   }
 }
 
@@ -99,12 +90,11 @@ constexpr uint32_t kFlight = sizeof(T) == 1 ? 1 : sizeof(T) == 4 && Which == kSu
 // Two sources, with many loads of a thread in flight: a load of another rank's memory takes a microsecond. False: they do not lie at multiples of
 // 16 bytes, and nothing was done. Arguments are numbers, as structs would lie in local memory.
 template <class T, ReduceOp Which>
-MSCCLPP_PLAN_OUTLINED bool reduce_pairs(char* to, char* other, const char* first, const char* second, uint64_t bytes, uint64_t each, uint64_t stride, uint32_t op, uint32_t ranks,
-                                        uint32_t tid, uint32_t nthreads) {
+MSCCLPP_PLAN_OUTLINED bool reduce_pairs(char* to, char* other, const char* first, const char* second, uint64_t bytes, uint32_t op, uint32_t ranks, uint32_t tid, uint32_t nthreads) {
   using Lanes = mscclpp::detail::Lanes<T>;
   using Sum = mscclpp::detail::LaneSum<T, Which>;
   if (((reinterpret_cast<uint64_t>(first) | reinterpret_cast<uint64_t>(second) | reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(other)) & 15) != 0) return false;
-  const mscclpp::detail::Scalars<Accumulator<T>> s(reduction(static_cast<ReduceOp>(op), 1, ranks), 2);
+  const mscclpp::detail::Scalars<Accumulator<T>> s(Which == kSum ? reduction(kSum) : reduction(static_cast<ReduceOp>(op), 1, ranks), 2);
   const auto put = [to, other, &s](uint64_t at, const Vec16& a, const Vec16& b) MSCCLPP_PLAN_LAMBDA {
     Sum sum;
     sum.first(__builtin_bit_cast(Lanes, a), s);
@@ -115,26 +105,22 @@ MSCCLPP_PLAN_OUTLINED bool reduce_pairs(char* to, char* other, const char* first
   };
   constexpr uint32_t flight = kFlight<T, Which>;
   const uint64_t step = 16 * uint64_t(nthreads), round = step * flight;
+  uint64_t at = 16 * tid;
   MSCCLPP_ROLLED
-  for (uint64_t begin = 0; begin < bytes; begin += stride) {
-    const uint64_t end = smaller(bytes, begin + each);
-    uint64_t at = begin;
-    MSCCLPP_ROLLED
-    for (; flight > 1 && at + round <= end; at += round) {
-      Vec16 a[flight], b[flight];  // not yet lanes, which take a register each
-      MSCCLPP_UNROLL
-      for (uint32_t k = 0; k < flight; ++k) {
-        a[k] = mscclpp::load16(first + at + 16 * tid + k * step);
-        b[k] = mscclpp::load16(second + at + 16 * tid + k * step);
-      }
-      MSCCLPP_UNROLL
-      for (uint32_t k = 0; k < flight; ++k) put(at + 16 * tid + k * step, a[k], b[k]);
+  for (; flight > 1 && at - 16 * tid + round <= bytes; at += round) {
+    Vec16 a[flight], b[flight];  // not yet lanes, which take a register each
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < flight; ++k) {
+      a[k] = mscclpp::load16(first + at + k * step);
+      b[k] = mscclpp::load16(second + at + k * step);
     }
-    MSCCLPP_ROLLED
-    for (at += 16 * tid; at < end; at += step) {
-      const Vec16 a = mscclpp::load16(first + at), b = mscclpp::load16(second + at);
-      put(at, a, b);
-    }
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < flight; ++k) put(at + k * step, a[k], b[k]);
+  }
+  MSCCLPP_ROLLED
+  for (; at < bytes; at += step) {
+    const Vec16 a = mscclpp::load16(first + at), b = mscclpp::load16(second + at);
+    put(at, a, b);
   }
   return true;
 }
@@ -150,34 +136,29 @@ MSCCLPP_DEVICE bool reduce_words(const Machine& m, const Op& o, const Range& r, 
   MSCCLPP_ROLLED
   for (uint32_t i = 0; i < o.destinations; ++i) low |= reinterpret_cast<uintptr_t>(m.at(m.destination(o, i), r));
   if ((low & 15) != 0) return false;
-  const Pieces p = m.pieces(o, r);
   MSCCLPP_ROLLED
-  for (uint64_t begin = 0; begin < bytes; begin += p.stride) {
-    const uint64_t end = smaller(bytes, begin + p.each);
+  for (uint64_t at = 16 * m.tid; at < bytes; at += 16 * uint64_t(m.nthreads)) {
+    Sum sum;
+    constexpr uint32_t batch = Which != kSum ? 1 : sizeof(T) == 1 ? 1 : 2;  // loads under way, as registers allow
     MSCCLPP_ROLLED
-    for (uint64_t at = begin + 16 * m.tid; at < end; at += 16 * uint64_t(m.nthreads)) {
-      Sum sum;
-      constexpr uint32_t batch = Which != kSum ? 1 : sizeof(T) == 1 ? 1 : 2;  // loads under way, as registers allow
-      MSCCLPP_ROLLED
-      for (uint32_t i = 0; i < o.sources; i += batch) {
-        Vec16 v[batch];
-        MSCCLPP_UNROLL
-        for (uint32_t k = 0; k < batch; ++k) {
-          if (i + k < o.sources) v[k] = mscclpp::load16(m.at(m.source(o, i + k), r) + at);
-        }
-        MSCCLPP_UNROLL
-        for (uint32_t k = 0; k < batch; ++k) {
-          if (i + k == 0) {
-            sum.first(__builtin_bit_cast(Lanes, v[k]), s);
-          } else if (i + k < o.sources) {
-            sum.next(__builtin_bit_cast(Lanes, v[k]), s, i + k);
-          }
+    for (uint32_t i = 0; i < o.sources; i += batch) {
+      Vec16 v[batch];
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < batch; ++k) {
+        if (i + k < o.sources) v[k] = mscclpp::load16(m.at(m.source(o, i + k), r) + at);
+      }
+      MSCCLPP_UNROLL
+      for (uint32_t k = 0; k < batch; ++k) {
+        if (i + k == 0) {
+          sum.first(__builtin_bit_cast(Lanes, v[k]), s);
+        } else if (i + k < o.sources) {
+          sum.next(__builtin_bit_cast(Lanes, v[k]), s, i + k);
         }
       }
-      const Lanes v = sum.last(s);
-      MSCCLPP_ROLLED
-      for (uint32_t i = 0; i < o.destinations; ++i) mscclpp::detail::store_lanes<T>(m.at(m.destination(o, i), r) + at, v);
     }
+    const Lanes v = sum.last(s);
+    MSCCLPP_ROLLED
+    for (uint32_t i = 0; i < o.destinations; ++i) mscclpp::detail::store_lanes<T>(m.at(m.destination(o, i), r) + at, v);
   }
   return true;
 }
@@ -186,26 +167,23 @@ MSCCLPP_DEVICE bool reduce_words(const Machine& m, const Op& o, const Range& r, 
 template <class T, ReduceOp Which>
 MSCCLPP_DEVICE void reduce_by(const Machine& m, const Op& o, const Range& r, uint32_t op) {
   const uint64_t bytes = r.n & ~uint64_t(15);
-  const Pieces p = m.pieces(o, r);
-  bool done;
-  const mscclpp::detail::Scalars<Accumulator<T>> s(m.reduction_of(o), o.sources);
-  if (o.sources == 2 && o.destinations <= 2) {
+  const bool pairs = o.sources == 2 && o.destinations <= 2;
+  bool done = false;
+  if (pairs) {
     char* to = m.at(m.destination(o, 0), r);
-    done = reduce_pairs<T, Which>(to, o.destinations > 1 ? m.at(m.destination(o, 1), r) : to, m.at(m.source(o, 0), r), m.at(m.source(o, 1), r), bytes, p.each, p.stride, op, m.a.ranks, m.tid,
-                                  m.nthreads);
-  } else {
-    done = reduce_words<T, Which>(m, o, r, bytes, s);
+    char* other = o.destinations > 1 ? m.at(m.destination(o, 1), r) : to;
+    done = reduce_pairs<T, Which>(to, other, m.at(m.source(o, 0), r), m.at(m.source(o, 1), r), bytes, op, m.a.ranks, m.tid, m.nthreads);
+    if (done && bytes == r.n) return;
   }
+  // What a sum needs is known to the compiler; for other operations there are divisions.
+  const mscclpp::detail::Scalars<Accumulator<T>> s(Which == kSum ? reduction(kSum) : m.reduction_of(o), o.sources);
+  if (!pairs) done = reduce_words<T, Which>(m, o, r, bytes, s);
   const auto input = [&m, &o, &r](uint32_t i) MSCCLPP_PLAN_LAMBDA { return static_cast<const void*>(m.at(m.source(o, i), r)); };
   MSCCLPP_ROLLED
-  for (uint64_t begin = done ? bytes : 0; begin < r.n; begin += p.stride) {
-    const uint64_t end = smaller(r.n, begin + p.each);
+  for (uint64_t at = (done ? bytes : 0) + m.tid * sizeof(T); at + sizeof(T) <= r.n; at += m.nthreads * sizeof(T)) {
+    const T v = mscclpp::detail::reduce_element<T, Which>(input, o.sources, at, s);
     MSCCLPP_ROLLED
-    for (uint64_t at = begin + m.tid * sizeof(T); at + sizeof(T) <= end; at += m.nthreads * sizeof(T)) {
-      const T v = mscclpp::detail::reduce_element<T, Which>(input, o.sources, at, s);
-      MSCCLPP_ROLLED
-      for (uint32_t i = 0; i < o.destinations; ++i) mscclpp::detail::store_element<T>(m.at(m.destination(o, i), r) + at, v);
-    }
+    for (uint32_t i = 0; i < o.destinations; ++i) mscclpp::detail::store_element<T>(m.at(m.destination(o, i), r) + at, v);
   }
 }
 

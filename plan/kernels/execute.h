@@ -274,12 +274,10 @@ MSCCLPP_DEVICE Room* furnish(Machine& m) {
     const uint32_t count = m.operands_of(o), first = o.operands - b.operands;
     const bool fixed = !m.changes(o), by_source = o.kind == kForward || o.kind == kAwait;
     if (count != 0) {
-      const Operand& sized = a.operands[o.operands + (by_source ? 0 : o.sources)];
-      const Range r = m.range_in_turn(o, sized, Cursor(), 0);
+      const Range r = m.range_in_turn(o, a.operands[o.operands + (by_source ? 0 : o.sources)], Cursor(), 0);
       here.operands = first;
       here.from = r.from;
       here.bytes = r.n;
-      if (!m.is_dealt(o, sized.size * a.chunk)) here.flags = o.flags & static_cast<uint16_t>(~kDealt);
       for (uint32_t k = 0; k < count; ++k) {
         const Operand& x = a.operands[o.operands + k];
         const uint64_t base = is_told(a, x) ? 0 : reinterpret_cast<uint64_t>(m.base(x));

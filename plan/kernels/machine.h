@@ -43,22 +43,7 @@ struct Range {
   bool noted = false;  // operands say where their bytes are
 };
 
-MSCCLPP_DEVICE uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
-// Of the bytes of a range a block does so many, skips those of the other slices, and so on.
-struct Pieces {
-  uint64_t each;
-  uint64_t stride;
-};
-
 #if !MSCCLPP_PLAN_TURNS
-// A piece that is dealt is a round of loads of a large block.
-#if MSCCLPP_TARGET_CHECK
-constexpr uint64_t kDealtBytes = 256;
-#else
-constexpr uint64_t kDealtBytes = 32 << 10;
-#endif
-
 // The part of the tables that a block reads, in memory that it reaches at once. Polls of other ranks' words empty the first cache, so each look at the
 // tables would wait for the second one.
 struct alignas(16) Room {
@@ -162,21 +147,6 @@ struct Machine {
 #endif
   }
 
-#if !MSCCLPP_PLAN_TURNS
-  // Whether pieces of operands of n bytes go to the slices by turns: blocks work side by side then, on few pages of memory. Small operands are
-  // divided, so that all slices have as much to do.
-  MSCCLPP_DEVICE bool is_dealt(const Op& o, uint64_t n) const {
-    return !every && (o.flags & kDealt) != 0 && a.scratch_chunk >= a.chunk && n % 16 == 0 && n >= 4 * o.slices * kDealtBytes;
-  }
-  // The pieces that a block has of a range.
-  MSCCLPP_DEVICE Pieces pieces(const Op& o, const Range& r) const {
-    if (every || (o.flags & kDealt) == 0) return Pieces{r.n, r.n};
-    return Pieces{kDealtBytes, o.slices * kDealtBytes};
-  }
-#else
-  Pieces pieces(const Op&, const Range& r) const { return Pieces{r.n, r.n}; }
-#endif
-
   MSCCLPP_DEVICE Range range(const Op& o, const Operand& x, const Cursor& c, uint64_t unit) const {
 #if !MSCCLPP_PLAN_TURNS
     if (furnished() && !changes(o)) return Range{o.from, o.bytes, true};
@@ -190,12 +160,6 @@ struct Machine {
       from = c.turn * unit;
       n = from >= n ? 0 : n - from < unit ? n - from : unit;
     }
-#if !MSCCLPP_PLAN_TURNS
-    if (is_dealt(o, n)) {
-      const uint64_t first = smaller(n, o.slice * kDealtBytes);
-      return Range{first, n - first};
-    }
-#endif
     if (o.slices > 1) {
       const Range r = share(n, o.slice, o.slices);
       from += r.from;

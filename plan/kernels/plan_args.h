@@ -36,8 +36,7 @@ enum Flag : uint16_t {
   kTotal = 64,       // a reduction whose results have the inputs of all ranks: averages are divided here
   kLoadsWindow = 128, // behind the destinations is the source as the window of a switch has it…
   kStoresWindow = 256, // …and the destination
-  kDealt = 512,        // GPUs may deal large operands out to the slices in pieces
-  kAliased = 1024      // of joins: memory is reached through the window of a switch and by its own address
+  kAliased = 512       // of joins: memory is reached through the window of a switch and by its own address
 };
 
 struct Op {
