@@ -47,6 +47,7 @@ func New(ctx context.Context, c *comm.Communicator, p *schema.Plan) (*Executor, 
 	if e.switched, err = e.hasSwitch(ctx, all); err != nil {
 		return nil, errors.Join(err, e.reach.close())
 	}
+	e.largest = e.tables.largest()
 	e.totals = sync.OnceValues(func() (map[*schema.Op]bool, error) { return verify.Totals(p) })
 	e.list()
 	return e, nil
@@ -192,6 +193,9 @@ func (e *Executor) launch(c *Call, k device.Kernel, a *arena, p *placed) error {
 	}
 	e.enqueued = true
 	l := device.Launch{Overlap: uint32(len(e.tables.blocks)) <= e.code.most, Grid: uint32(len(e.tables.blocks)), Block: e.code.threads(e.plan.ThreadsPerBlock), Stream: c.Stream}
+	if e.use.chunks {
+		l.Block = e.largest.threads(l.Block, a.args.Chunk)
+	}
 	if !e.running.Begin() {
 		return e.interrupt()
 	}

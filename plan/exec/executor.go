@@ -28,10 +28,11 @@ const patience = 30 * time.Second
 // Executor runs one plan on one communicator. Calls are carried out one at a time.
 type Executor struct {
 	setting
-	sum    [sha256.Size]byte
-	code   code
-	host   bool
-	unlist func() // takes the executor out of lists of the communicator
+	sum     [sha256.Size]byte
+	code    code
+	host    bool
+	largest share  // of this rank's blocks
+	unlist  func() // takes the executor out of lists of the communicator
 
 	totals  func() (map[*schema.Op]bool, error) // which reductions give results; computed when it is asked for
 	divides bool                                // the tables know of them

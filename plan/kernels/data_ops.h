@@ -44,11 +44,18 @@ MSCCLPP_PLAN_OUTLINED bool spread_bytes(const Operand* to, uint32_t count, const
       for (uint32_t k = 0; k < flight; ++k) mscclpp::store16(target + k * step, v[k]);
     }
   }
-  MSCCLPP_ROLLED
-  for (; at < bytes; at += step) {
-    const Vec16 v = mscclpp::load16(from + at);
-    MSCCLPP_ROLLED
-    for (uint32_t i = 0; i < count; ++i) mscclpp::store16(reinterpret_cast<char*>(to[i].base) + at, v);
+  if (at >= bytes) return true;
+  Vec16 v[flight] = {};  // the rest is under way together, too
+  MSCCLPP_UNROLL
+  for (uint32_t k = 0; k < flight; ++k) {
+    if (at + k * step < bytes) v[k] = mscclpp::load16(from + at + k * step);
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    char* target = reinterpret_cast<char*>(to[i].base) + at;
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < flight; ++k) {
+      if (at + k * step < bytes) mscclpp::store16(target + k * step, v[k]);
+    }
   }
   return true;
 }
@@ -117,10 +124,25 @@ MSCCLPP_PLAN_OUTLINED bool reduce_pairs(char* to, char* other, const char* first
     MSCCLPP_UNROLL
     for (uint32_t k = 0; k < flight; ++k) put(at + k * step, a[k], b[k]);
   }
-  MSCCLPP_ROLLED
-  for (; at < bytes; at += step) {
-    const Vec16 a = mscclpp::load16(first + at), b = mscclpp::load16(second + at);
-    put(at, a, b);
+  if constexpr (flight > 2) {  // the rest is under way together, too; other reductions have too many instructions for that
+    if (at >= bytes) return true;
+    Vec16 a[flight] = {}, b[flight] = {};
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < flight; ++k) {
+      if (at + k * step >= bytes) continue;
+      a[k] = mscclpp::load16(first + at + k * step);
+      b[k] = mscclpp::load16(second + at + k * step);
+    }
+    MSCCLPP_UNROLL
+    for (uint32_t k = 0; k < flight; ++k) {
+      if (at + k * step < bytes) put(at + k * step, a[k], b[k]);
+    }
+  } else {
+    MSCCLPP_ROLLED
+    for (; at < bytes; at += step) {
+      const Vec16 a = mscclpp::load16(first + at), b = mscclpp::load16(second + at);
+      put(at, a, b);
+    }
   }
   return true;
 }

@@ -77,6 +77,35 @@ MSCCLPP_DEVICE bool more(const Machine& m, const Op* ops, uint32_t count, Cursor
   return c.op < count;
 }
 
+// The operation at a place of a list. The kernel for fewer kinds loads what it needs of it as words of 16 bytes: field by field, each branch would wait for the
+// next load.
+template <bool kEvery>
+MSCCLPP_DEVICE decltype(auto) taken(const Op* op) {
+#if MSCCLPP_TARGET_CUDA && defined(__clang__)
+  if constexpr (!kEvery) {
+    static_assert(offsetof(Room, ops) % 16 == 0 && sizeof(Op) % 16 == 0, "operations lie at multiples of 16 bytes");
+    static_assert(offsetof(Op, operands) == 8 && offsetof(Op, id_count) == 16 && offsetof(Op, reduction) == 22, "fields are where words have them");
+    typedef uint32_t Words __attribute__((ext_vector_type(4), may_alias));
+    const Words* words = reinterpret_cast<const Words*>(op);
+    const Words a = words[0], b = words[1];
+    Op o = {};
+    o.kind = static_cast<uint16_t>(a.x);
+    o.flags = static_cast<uint16_t>(a.x >> 16);
+    o.sources = static_cast<uint16_t>(a.y);
+    o.destinations = static_cast<uint16_t>(a.y >> 16);
+    o.operands = a.z;
+    o.ids = a.w;
+    o.id_count = static_cast<uint16_t>(b.x);
+    o.reduction = static_cast<uint16_t>(b.y >> 16);
+    o.number = op->number;
+    o.from = op->from;
+    o.bytes = op->bytes;
+    return o;
+  } else
+#endif
+    return (*op);
+}
+
 // The list of block m.block, until it ends or has to wait. ok is that of this thread, on GPUs.
 template <class T, bool kEvery = true>
 MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
@@ -84,7 +113,7 @@ MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
   const uint32_t count = m.list.count;
   bool ok = true;
   while (more<kEvery>(m, ops, count, c)) {
-    const Op& o = ops[c.op];
+    const auto& o = taken<kEvery>(ops + c.op);
     const uint64_t unit = c.pipe != 0 ? ops[c.pipe - 1].unit : 0;
     if ((o.flags & kMet) != 0 && m.a.windows != nullptr) {
       ++c.op;
@@ -311,6 +340,19 @@ MSCCLPP_DEVICE void order() {
 #endif
 }
 
+// The first threads take the number of the first signal that they wait for, while the notices of other ranks are under way. In loops an operation may
+// be left out, so that only lists without them say which is the first.
+template <bool kEvery>
+MSCCLPP_DEVICE void enter_first(const Machine& m, Cursor& c) {
+  if (kEvery || m.tid >= MSCCLPP_WARP) return;
+  for (uint32_t i = c.op; i < m.list.count; ++i) {
+    const Op& o = m.ops()[i];
+    if (o.kind != kWait || ((o.flags & kMet) != 0 && m.a.windows != nullptr)) continue;
+    enter(m, o, c);
+    return;
+  }
+}
+
 constexpr uint32_t kTold = 3;  // words of a notice
 
 MSCCLPP_DEVICE void announce(const Machine& m, uint64_t launch) {
@@ -367,8 +409,11 @@ MSCCLPP_DEVICE void execute(const PlanArgs& a) {
   m.room = room;
   if (m.furnished()) m.operands = room->operands;
   bool ok = load_relaxed_device(&s->left) == 0;
+  Cursor c = {};
+  c.op = m.first();
+  if (a.windows != nullptr && m.block == 0 && ok) announce(m, launch);
+  if (ok) enter_first<kEvery>(m, c);
   if (a.windows != nullptr) {
-    if (m.block == 0 && ok) announce(m, launch);
     Slot* slots = m.furnished() ? room->slots : a.resolved + m.block * 3 * a.ranks;
     ok = ok && meet(m, slots, launch);
     m.slots = slots;
@@ -378,8 +423,6 @@ MSCCLPP_DEVICE void execute(const PlanArgs& a) {
     complete(m);
     block_sync();
   }
-  Cursor c = {};
-  c.op = m.first();
   bool moved = false;
   const Outcome out = ok ? run<T, kEvery>(m, c, moved) : kLeft;
   if (m.tid != 0) return;

@@ -102,7 +102,12 @@ struct Machine {
 #endif
 
   // The number of the launch, without 0: that is what memory holds before the first one.
-  static MSCCLPP_DEVICE uint32_t flag_of(uint64_t launch) { return static_cast<uint32_t>((launch - 1) % 0xffffffffu) + 1; }
+  static MSCCLPP_DEVICE uint32_t flag_of(uint64_t launch) {
+    uint64_t n = launch - 1;  // modulo 2^32 - 1 this is the sum of its halves
+    n = static_cast<uint32_t>(n) + (n >> 32);
+    const uint32_t flag = static_cast<uint32_t>(n) + static_cast<uint32_t>(n >> 32) + 1;
+    return flag != 0 ? flag : 1;
+  }
 
   MSCCLPP_DEVICE const Operand& source(const Op& o, uint32_t i) const { return operands[o.operands + i]; }
   MSCCLPP_DEVICE const Operand& destination(const Op& o, uint32_t i) const { return source(o, o.sources + i); }

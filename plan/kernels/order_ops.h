@@ -39,10 +39,10 @@ MSCCLPP_DEVICE Outcome signal(const Machine& m, const Op& o) {
 }
 
 #if !MSCCLPP_PLAN_TURNS
-// A thread takes the number of the signal that it waits for next. It does so before it signals, which takes as long as its stores are under
-// way: the wait would begin with a look at the second cache.
+// A thread takes the number of the signal that it waits for next. It does so before its data is under way or, for later waits, before it signals: a wait
+// would begin with a look at the second cache, and so would a signal if the number came right before it.
 MSCCLPP_DEVICE void enter(const Machine& m, const Op& next, Cursor& c) {
-  if (next.kind != kWait || m.has(next, kOverPort) || next.id_count > m.nthreads || m.tid >= next.id_count) return;
+  if (c.entered != 0 || next.kind != kWait || m.has(next, kOverPort) || next.id_count > m.nthreads || m.tid >= next.id_count) return;
   if ((next.flags & kMet) != 0 && m.a.windows != nullptr) return;
   c.want = mscclpp::detail::advance(m.memory(next, m.tid).expected, 1);
   c.entered = 1;
