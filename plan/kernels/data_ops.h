@@ -197,7 +197,7 @@ MSCCLPP_DEVICE void reduce_by(const Machine& m, const Op& o, const Range& r, uin
     done = reduce_pairs<T, Which>(to, other, m.at(m.source(o, 0), r), m.at(m.source(o, 1), r), bytes, op, m.a.ranks, m.tid, m.nthreads);
     if (done && bytes == r.n) return;
   }
-  // What a sum needs is known to the compiler; for other operations there are divisions.
+  // The compiler knows the scalars of a sum; those of other operations take divisions.
   const mscclpp::detail::Scalars<Accumulator<T>> s(Which == kSum ? reduction(kSum) : m.reduction_of(o), o.sources);
   if (!pairs) done = reduce_words<T, Which>(m, o, r, bytes, s);
   const auto input = [&m, &o, &r](uint32_t i) MSCCLPP_PLAN_LAMBDA { return static_cast<const void*>(m.at(m.source(o, i), r)); };
