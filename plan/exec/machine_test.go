@@ -40,12 +40,12 @@ func (f *tableFile) add(t *testing.T, p *schema.Plan, chunk uint64, packet Packe
 		t.Fatal(err)
 	}
 	s := newShape(p, &u, chunk, true)
-	result := map[string]uint64{"allreduce": 0, "alltoall": 1}
+	result := map[string]uint64{"allreduce": 0, "alltoall": 1, "allgather": 3}
 	code, known := result[p.Collective]
 	if !known || u.alias {
 		code = 2
 	}
-	f.numbers(uint64(len(p.GPUs)), chunk, min(chunk, s.scratchChunk), s.half, s.scratch, uint64(packet), code, uint64(p.Alignment), map[bool]uint64{true: 1}[direct], uint64(op))
+	f.numbers(uint64(len(p.GPUs)), chunk, min(chunk, s.scratchChunk), s.half, s.scratch, uint64(packet), code, uint64(p.Alignment), map[bool]uint64{true: 1}[direct], uint64(op), map[bool]uint64{true: 1}[u.chunks])
 	for r, x := range all {
 		if op == kernel.Avg {
 			totals, err := verify.Totals(p)
@@ -82,7 +82,7 @@ func (f *tableFile) add(t *testing.T, p *schema.Plan, chunk uint64, packet Packe
 func TestMachineWithThreads(t *testing.T) {
 	f := &tableFile{}
 	var plans []*schema.Plan
-	for _, name := range []string{"allreduce-1pa", "allreduce-2pa-packets", "allreduce-2pa-chunks", "allreduce-pipelined", "alltoall"} {
+	for _, name := range []string{"allreduce-1pa", "allreduce-2pa-packets", "allreduce-2pa-chunks", "allreduce-pipelined", "alltoall", "allgather-chunks"} {
 		p, err := library.Compile(name, library.Shape{Ranks: 3, Blocks: 2})
 		if err != nil {
 			t.Fatal(err)
@@ -97,7 +97,7 @@ func TestMachineWithThreads(t *testing.T) {
 		}
 		plans = append(plans, p)
 	}
-	f.numbers(uint64(2 * len(plans)))
+	f.numbers(uint64(2*len(plans) + 4))
 	for i, p := range plans {
 		first, second := kernel.Sum, kernel.Sum
 		if p.Collective == "allreduce" && i < ours {
@@ -105,6 +105,11 @@ func TestMachineWithThreads(t *testing.T) {
 		}
 		f.add(t, p, 48, LL16, i%2 == 0, first)
 		f.add(t, p, 16*uint64(p.Alignment)/4, LL8, i%2 == 1, second)
+	}
+	for _, name := range []string{"allreduce-2pa-chunks", "allgather-chunks"} { // blocks have whole rounds of loads of pairs, and a rest
+		p := compiled(t, name, library.Shape{Ranks: 2, Blocks: 2})
+		f.add(t, p, 2*16*77, LL16, true, kernel.Sum)
+		f.add(t, p, 2*16*77, LL16, false, kernel.Sum)
 	}
 	file := filepath.Join(t.TempDir(), "tables")
 	if err := os.WriteFile(file, f.bytes, 0o600); err != nil {

@@ -46,11 +46,12 @@ struct Reader {
 struct Sequence {
   PlanArgs args;
   GridBarrier* stream;
+  bool chunks;  // the kernel for chunks executes it
 };
 
 void sequence(const Sequence* s, const LaunchShape* shape) {
   for (uint32_t k = 0; k < kLaunches; ++k) {
-    mscclpp_plan_execute(&s->args, shape);
+    (s->chunks ? mscclpp_plan_execute_chunks : mscclpp_plan_execute)(&s->args, shape);
     if (!grid_sync(s->stream, s->args.control)) return;
   }
 }
@@ -66,12 +67,13 @@ int32_t combined(ReduceOp op, int32_t a, int32_t b) {
   }
 }
 
-enum Result : uint64_t { kReduced = 0, kExchange = 1, kNothing = 2 };
+enum Result : uint64_t { kReduced = 0, kExchange = 1, kNothing = 2, kGathered = 3 };
 
 void plan(check::Job& job, Reader& r) {
   const uint64_t ranks = r.number(), chunk = r.number(), scratch_chunk = r.number(), half = r.number(), scratch = r.number(), packet = r.number(),
                  result = r.number(), alignment = r.number(), direct = r.number();
   const ReduceOp op = static_cast<ReduceOp>(r.number());
+  const bool chunks = r.number() != 0;
   struct Rank {
     Sequence s;
     char* memory;
@@ -111,6 +113,7 @@ void plan(check::Job& job, Reader& r) {
     a.rank = static_cast<uint32_t>(k), a.ranks = static_cast<uint32_t>(ranks);
     a.packet = static_cast<uint32_t>(packet), a.op = op;
     x.s.stream = job.alloc<GridBarrier>(1);
+    x.s.chunks = chunks;
     for (uint64_t i = 0; i < x.in_bytes / 4; ++i) reinterpret_cast<int32_t*>(a.input)[i] = value(k, i);
   }
   const auto counter = [&](uint64_t rank, uint64_t channel) {
@@ -168,7 +171,7 @@ void plan(check::Job& job, Reader& r) {
         want = static_cast<uint32_t>(op == kAvg ? all_of / static_cast<int32_t>(ranks) : all_of);
       } else {
         const uint64_t part = n / ranks;
-        want = static_cast<uint32_t>(value(i / part, k * part + i % part));
+        want = static_cast<uint32_t>(value(i / part, (result == kExchange ? k * part : 0) + i % part));
       }
       job.expect(out[i] == static_cast<int32_t>(want), "rank %llu, element %llu: %d, expected %d", (unsigned long long)k, (unsigned long long)i, out[i],
                  static_cast<int32_t>(want));
