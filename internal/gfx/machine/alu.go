@@ -40,6 +40,7 @@ var integers = map[string]*alu{
 	"v_and_or_b32":     value(func(a, b, c uint64) uint64 { return a&b | c }),
 	"v_add_u32":        value(func(a, b, _ uint64) uint64 { return a + b }),
 	"v_subrev_u32":     value(func(a, b, _ uint64) uint64 { return b - a }),
+	"v_xad_u32":        value(func(a, b, c uint64) uint64 { return (a ^ b) + c }),
 	"v_add3_u32":       value(func(a, b, c uint64) uint64 { return a + b + c }),
 	"v_mul_lo_u32":     value(func(a, b, _ uint64) uint64 { return a * b }),
 	"v_mul_i32_i24":    value(func(a, b, _ uint64) uint64 { return uint64(uint32(i24(a) * i24(b))) }),
@@ -94,7 +95,6 @@ func pick(c, yes, no uint64) uint64 {
 var words = map[string]*alu{
 	"v_add_u16":     value(func(a, b, _ uint64) uint64 { return (a + b) & 0xffff }),
 	"v_sub_u16":     value(func(a, b, _ uint64) uint64 { return (a - b) & 0xffff }),
-	"v_subrev_u16":  value(func(a, b, _ uint64) uint64 { return (b - a) & 0xffff }),
 	"v_mul_lo_u16":  value(func(a, b, _ uint64) uint64 { return a * b & 0xffff }),
 	"v_lshlrev_b16": value(func(a, b, _ uint64) uint64 { return b << (a & 15) & 0xffff }),
 	"v_lshrrev_b16": value(func(a, b, _ uint64) uint64 { return b >> (a & 15) & 0xffff }),

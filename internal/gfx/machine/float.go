@@ -19,6 +19,23 @@ func addF32(a, b, _ uint64) uint64 { return from32(f32(a) + f32(b)) }
 
 func mulF32(a, b, _ uint64) uint64 { return from32(f32(a) * f32(b)) }
 
+// maxF32 is the other number where one is none, but for one that signals: that becomes quiet. Of two zeros it is the one without a sign.
+func maxF32(a, b, _ uint64) uint64 {
+	const quiet = 1 << 22
+	x, y := f32(a), f32(b)
+	switch {
+	case x != x && a&quiet == 0:
+		return a | quiet
+	case y != y && b&quiet == 0:
+		return b | quiet
+	case x != x:
+		return b
+	case y != y:
+		return a
+	}
+	return from32(max(x, y))
+}
+
 // fmaF32 rounds once. The product is exact in 64 bits, and their sum is rounded to odd, so that the second rounding
 // does not see a tie that there was none of.
 func fmaF32(a, b, c uint64) uint64 {
@@ -61,6 +78,7 @@ var floatOps = map[string]*alu{
 	"v_add_f32":       value(addF32),
 	"v_sub_f32":       value(func(a, b, _ uint64) uint64 { return from32(f32(a) - f32(b)) }),
 	"v_mul_f32":       value(mulF32),
+	"v_max_f32":       value(maxF32),
 	"v_fma_f32":       value(fmaF32),
 	"v_fmac_f32":      {value: fmaF32, accumulates: true},
 	"v_fmamk_f32":     value(fmaF32),

@@ -109,6 +109,11 @@ func TestFieldsAndLargest(t *testing.T) {
 		"32 bits from 28 on of -1": {[]uint32{0x9286ffc1, 0x0020001c, 0x7e040206}, func(uint32) uint32 { return 0xf }},
 		"of 32, the lane and 7":    {[]uint32{0xd1d50002, 0x021e00a0 /* v_max3_u32 v2, 32, v0, 7 */}, func(l uint32) uint32 { return max(32, l) }},
 		"1 less the lane":          {[]uint32{0x7e040d00 /* v_cvt_f32_u32 v2, v0 */, 0x040404f2 /* v_sub_f32 v2, 1.0, v2 */}, func(l uint32) uint32 { return math.Float32bits(1 - float32(l)) }},
+		"lane ^ 5, and 7 more":     {[]uint32{0xd1f30002, 0x021d0b00 /* v_xad_u32 v2, v0, 5, 7 */}, func(l uint32) uint32 { return l ^ 5 + 7 }},
+		"the lane and 3.0, larger": {[]uint32{0x7e040d00, 0x160404ff, 0x40400000 /* v_max_f32 v2, 3.0, v2 */}, func(l uint32) uint32 { return math.Float32bits(max(3, float32(l))) }},
+		"of no number and -1.0":    {[]uint32{0x7e0402f3 /* v_mov_b32 v2, -1.0 */, 0x160404ff, 0x7fc00000 /* v_max_f32 v2, NaN, v2 */}, func(uint32) uint32 { return math.Float32bits(-1) }},
+		"of one that signals":      {[]uint32{0x7e0402f3, 0x160404ff, 0x7f800001}, func(uint32) uint32 { return 0x7fc00001 }},
+		"of -0 and 0":              {[]uint32{0x7e040280 /* v_mov_b32 v2, 0 */, 0x160404ff, 0x80000000}, func(uint32) uint32 { return 0 }},
 		"of the lane, -1 and 0":    {[]uint32{0xd1d50002, 0x02018300 /* v_max3_u32 v2, v0, -1, 0 */}, func(uint32) uint32 { return 0xffffffff }},
 	} {
 		buffer := make([]uint32, 64)
@@ -124,17 +129,16 @@ func TestFieldsAndLargest(t *testing.T) {
 	}
 }
 
-// The low half of a word is written to the memory of a block, beside what is there; bytes and halves are read.
+// Bytes and halves of what a block has written to its memory are read.
 func TestPartsOfGroupMemory(t *testing.T) {
 	buffer := make([]uint32, 64)
 	p := program(loadArgs, 0, wait, shift2,
 		0x68040081,             // v_add_u32 v2, 1, v0
 		0xbefc00ff, 0x00010000, // s_mov_b32 m0, 0x10000
 		0x7e0a0280,             // v_mov_b32 v5, 0
-		0x7e0602c1,             // v_mov_b32 v3, -1
-		0xd81a0000, 0x00000305, // ds_write_b32 v5, v3
-		wait,
-		0xd83e0002, 0x00000205, // ds_write_b16 v5, v2 offset:2
+		0x24040490,             // v_lshlrev_b32 v2, 16, v2
+		0x280404ff, 0x0000ffff, // v_or_b32 v2, 0xffff, v2
+		0xd81a0000, 0x00000205, // ds_write_b32 v5, v2
 		wait,
 		0xd86c0000, 0x02000005, // ds_read_b32 v2, v5
 		0xd8740001, 0x03000005, // ds_read_u8 v3, v5 offset:1
