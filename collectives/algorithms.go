@@ -21,7 +21,7 @@ func (c *Comm) RegisterAlgorithm(a Algorithm) error {
 	case engine.Find(c.choice.of(a.Collective), a.Name) != nil:
 		return fmt.Errorf("%w: algorithm %q of %v is registered already", framework.ErrInvalid, a.Name, a.Collective)
 	}
-	c.program.add(a, func(call *Call) error { return a.Run(c, call) })
+	c.program.add(a, c)
 	c.choice.refresh(c.engines)
 	return nil
 }

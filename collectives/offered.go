@@ -30,14 +30,7 @@ type choice struct {
 	offers     atomic.Pointer[offers] // replaced as a whole, so that threads of engines can read it
 	generation atomic.Uint64          // counts changes of all that: what was chosen before a change counts no more
 	planned    *fastpath.Table        // calls that need no choice; may be nil
-
-	// last is the last answer of the tables. Programs repeat themselves: one entry a collective is enough.
-	last [collectives]struct {
-		generation uint64
-		query      engine.Query
-		chosen     *engine.Algorithm
-		launch     device.Launch
-	}
+	last       choose.Answers
 }
 
 // of lists the algorithms of a collective.
@@ -99,31 +92,21 @@ func (x *choice) name(k Collective, id uint32) string {
 	return ""
 }
 
-// repeats reports whether a call is like the one before it, and gives it the same algorithm. No lock is needed: as long
-// as the generation is the same, the tables would say the same, and no selector has been set since.
-func (x *choice) repeats(call *engine.Call) bool {
-	last := &x.last[call.Collective]
-	if last.generation != x.generation.Load() || !last.query.Same(&call.Query) {
-		return false
-	}
-	call.Algorithm, call.Launch, call.Named, call.Repeats = last.chosen, last.launch, false, true
-	return true
-}
-
-// start chooses the algorithm of a call, and makes it ready. The program's selector is asked once, whatever it answers.
+// start chooses the algorithm of a call, and makes it ready. The program's selector is asked once, whatever it answers. A call like the one before it
+// needs no lock: as long as the generation is the same, the tables would say the same, and no selector has been set since.
 func (x *choice) start(call *engine.Call, name string) error {
-	if name == "" && x.repeats(call) {
+	if x.last.Repeats(call, name, x.generation.Load()) {
 		if again, err := ready(call); err != nil || !again {
 			return err
 		}
 		x.changed()
 	}
 	x.mu.Lock()
-	name = x.named(&call.Request, name)
+	by := x.named(&call.Request, name)
 	x.mu.Unlock()
-	call.Named = name != ""
+	call.Named = by != ""
 	for {
-		if err := x.choose(call, name); err != nil {
+		if err := x.choose(call, name, by); err != nil {
 			return err
 		}
 		if again, err := ready(call); err != nil || !again {
@@ -150,18 +133,15 @@ func (x *choice) chosen(k Collective, t kernel.DataType) []*engine.Algorithm {
 	return choose.All(&x.tables, x.of(k), k, t, x.ranks, x.device)
 }
 
-// choose finds the algorithm for a call, and how it is launched. The name is that of the caller, or of the selector.
-func (x *choice) choose(call *engine.Call, name string) error {
+// choose finds the algorithm for a call, and how it is launched, by the name that the caller gave or, without one, by that of the selector.
+func (x *choice) choose(call *engine.Call, name, by string) (err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	q := &call.Query
-	a, l, err := x.find(q, name)
-	if err != nil {
+	if call.Algorithm, call.Launch, err = x.find(&call.Query, by); err != nil {
 		return err
 	}
-	call.Algorithm, call.Launch, call.Repeats = a, l, name == "" && x.selector == nil
-	if last := &x.last[q.Collective]; call.Repeats {
-		last.generation, last.query, last.chosen, last.launch = x.generation.Load(), *q, a, l
+	if call.Repeats = name == "" && x.selector == nil; call.Repeats || name != "" {
+		x.last.Keep(call, name, x.generation.Load())
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (o Options) To(ctx context.Context, c *collectives.Comm, p *schema.Plan) (c
 		o.Packet = exec.LL16
 	}
 	x := &attached{e, kind, uint64(c.Size()), opOf(p, e.Averages), o.Packet}
-	if err := c.RegisterAlgorithm(collectives.Algorithm{Collective: kind, Name: p.Name, Fits: x.fits, Run: x.run}); err != nil {
+	if err := c.RegisterAlgorithm(collectives.Algorithm{Collective: kind, Name: p.Name, Fits: x.fits, Run: x.run, Alone: true}); err != nil {
 		return collectives.Row{}, errors.Join(err, e.Close())
 	}
 	row := collectives.Row{Collective: kind, MinRanks: c.Size(), MaxRanks: c.Size(), Algorithm: p.Name}

@@ -26,7 +26,7 @@ type Algorithm struct {
 	ByRow  bool        // only rows and names lead to it; else it is also the last resort
 	Beaten atomic.Bool // the built-in table passes it over
 
-	// Calls says that Run may make other calls: it is a function of the program.
+	// Calls says that Run may make other calls: it is a function of the program that has not said otherwise.
 	Calls bool
 
 	// Fits says why the algorithm cannot serve a call; nil: it serves every call.
