@@ -49,10 +49,10 @@ func TestExchangeMakesEveryRankAddressable(t *testing.T) {
 	}
 }
 
-// Exchanged lists the own parts by address, and OnExchange tells of each change.
+// Exchanged lists the own parts by address. OnExchange tells of each change, and Exchanges counts them.
 func TestExchangedIsListed(t *testing.T) {
 	job(t, 2, func(ctx context.Context, c *comm.Communicator) error {
-		changes := 0
+		changes, before := 0, c.Exchanges()
 		c.OnExchange(func() { changes++ })
 		var all []*comm.Symmetric
 		for range 2 {
@@ -70,8 +70,8 @@ func TestExchangedIsListed(t *testing.T) {
 		if err := all[0].Close(); err != nil {
 			return err
 		}
-		if _, more := c.Exchanged(1); more || changes != 3 {
-			return fmt.Errorf("%d changes, more than one left: %v: expected 3, and one", changes, more)
+		if _, more := c.Exchanged(1); more || changes != 3 || c.Exchanges()-before != 3 {
+			return fmt.Errorf("%d changes, %d counted, more than one left: %v: expected 3, and one", changes, c.Exchanges()-before, more)
 		}
 		return nil
 	})

@@ -62,7 +62,9 @@ type buffers struct {
 	mu     sync.Mutex
 	list   []*Symmetric
 	sorted atomic.Pointer[[]*Symmetric]
-	next   uint64
+
+	exchanges atomic.Uint64
+	next      uint64
 
 	changed []func() // see OnExchange
 }

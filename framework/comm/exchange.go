@@ -198,6 +198,9 @@ func (b *buffers) Exchanged(number int) (m *Memory, ok bool) {
 	return (*list)[number].own, true
 }
 
+// Exchanges counts what changes the answers of Find: calls of Exchange, and of Close of a Symmetric.
+func (b *buffers) Exchanges() uint64 { return b.exchanges.Load() }
+
 // OnExchange adds f to what Exchange, and Close of a Symmetric, call: memory is exchanged now, or no longer.
 func (b *buffers) OnExchange(f func()) {
 	b.mu.Lock()
@@ -233,6 +236,7 @@ func (b *buffers) publish() {
 		return cmp.Or(cmp.Compare(a.own.Addr(), b.own.Addr()), cmp.Compare(a.ID, b.ID))
 	})
 	b.sorted.Store(&sorted)
+	b.exchanges.Add(1)
 	for _, f := range b.changed {
 		f()
 	}

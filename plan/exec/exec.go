@@ -144,12 +144,31 @@ func (e *Executor) Execute(c *Call) error {
 	if c.Packet == 0 {
 		c.Packet = LL16
 	}
-	chunk, err := e.check(c)
+	if e.repeats(c) {
+		if err := e.begin(c.Stream); err != nil {
+			return err
+		}
+	} else if err := e.ready(c); err != nil || e.prepared.arena == nil {
+		return err
+	}
+	marks, err := e.follow(c.Stream)
 	if err != nil {
 		return err
 	}
-	if chunk == 0 {
-		return nil
+	err = e.launch(c, e.prepared.kernel, e.prepared.arena, &e.place)
+	if marks {
+		err = errors.Join(err, e.order.Record())
+	}
+	return err
+}
+
+// ready makes a call from its arguments; there is none if it has nothing to do.
+func (e *Executor) ready(c *Call) error {
+	e.prepared = prepared{}
+	exchanges := e.comm.Exchanges()
+	chunk, err := e.check(c)
+	if err != nil || chunk == 0 {
+		return err
 	}
 	k, err := e.code.Load(e.comm, c.Type)
 	if err != nil {
@@ -165,25 +184,15 @@ func (e *Executor) Execute(c *Call) error {
 	}
 	p := &e.place
 	a, err := e.prepare(c, chunk, p)
-	if err != nil {
+	if err != nil || len(e.tables.blocks) == 0 {
 		return err
-	}
-	if len(e.tables.blocks) == 0 {
-		return nil
 	}
 	x := &a.args
 	x.Chunk, x.ScratchChunk, x.Packet, x.Op = chunk, min(chunk, a.scratchChunk), uint32(c.Packet), uint32(c.Op)
 	x.Input, x.Output, x.Signature = uintptr(p.in), uintptr(p.out), e.signature(c, &p.found)
 	x.Windows, x.Resolved, x.InputOffset, x.OutputOffset = p.windows, uintptr(a.resolved), p.found[0].from, p.found[1].from
-	marks, err := e.follow(c.Stream)
-	if err != nil {
-		return err
-	}
-	err = e.launch(c, k, a, p)
-	if marks {
-		err = errors.Join(err, e.order.Record())
-	}
-	return err
+	e.prepared = prepared{arena: a, kernel: k, of: argumentsOf(c), again: (!e.use.apart || p.windows != 0) && e.piece(chunk) == 0, exchanges: exchanges}
+	return nil
 }
 
 // launch enqueues a call with the copies before and after it, or performs it, on the host.
@@ -289,7 +298,7 @@ func (e *Executor) Close() error {
 	for _, a := range e.arenas {
 		errs = append(errs, a.close())
 	}
-	e.arenas = nil
+	e.arenas, e.prepared = nil, prepared{}
 	for _, w := range e.windows {
 		errs = append(errs, w.memory.Close())
 	}

@@ -39,16 +39,17 @@ type Executor struct {
 
 	running ownkernel.Launching
 
-	mu      sync.Mutex
-	arenas  []*arena
-	calls   uint64
-	last    of            // the last call…
-	signed  uint64        // …and its signature
-	stream  device.Stream // of the last call
-	spare   device.Memory // for buffers that have to be apart here
-	place   placed        // of the last call
-	windows []windows     // of buffers that are reached where they are
-	closed  bool
+	mu       sync.Mutex
+	arenas   []*arena
+	calls    uint64
+	last     of            // the last call…
+	signed   uint64        // …and its signature
+	stream   device.Stream // of the last call
+	spare    device.Memory // for buffers that have to be apart here
+	place    placed        // of the last call
+	prepared prepared      // the last call
+	windows  []windows     // of buffers that are reached where they are
+	closed   bool
 
 	enqueued bool              // something was, on a stream
 	captured bool              // calls are in graphs
