@@ -145,8 +145,8 @@ func (a *arena) fill(e *setting, at []uint64) (err error) {
 	b.add(stateBytes)
 	cursors := b.add(cursorBytes * len(g.Blocks))
 	meetings := b.add(meetingBytes * e.tables.meetings)
-	expected := b.add(8 * len(channels))
-	unheard := b.add(8) // the counter of channels whose other end no rank has
+	expected := b.add(countsBytes * len(channels)) // signals that this rank has waited for, and on the host those that it has sent
+	unheard := b.add(8)                            // the counter of channels whose other end no rank has
 	semaphores := make([]uint32, len(g.Semaphores))
 	for i, s := range g.Semaphores {
 		semaphores[i] = uint32(s.Init)
@@ -174,7 +174,7 @@ func (a *arena) fill(e *setting, at []uint64) (err error) {
 	base := a.private.Addr()
 	for k, peer := range channels {
 		own := at[rank] + a.counter(len(at), k)
-		h := kernel.SemaphoreHandle{Inbound: uintptr(own), Expected: base + uintptr(expected+8*k), Outbound: base + uintptr(unheard),
+		h := kernel.SemaphoreHandle{Inbound: uintptr(own), Expected: base + uintptr(expected+countsBytes*k), Outbound: base + uintptr(unheard),
 			Control: e.comm.Control(), Peer: uint32(peer), ID: uint32(k)}
 		if _, other, ok := opposite(p, schema.Memory, rank, k); ok {
 			h.Outbound = uintptr(at[peer] + a.counter(len(at), other))

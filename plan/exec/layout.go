@@ -90,6 +90,7 @@ const (
 	stateBytes   = 64
 	cursorBytes  = 64
 	meetingBytes = 8
+	countsBytes  = 16 // of a memory channel
 	noticeBytes  = 192
 )
 

@@ -152,27 +152,36 @@ MSCCLPP_DEVICE Outcome run(const Machine& m, Cursor& c, bool& moved) {
 // The calls of this rank as its peers know them, in words that the state of a rank on the host has left.
 struct Told {
   uint64_t signature;
-  uint64_t since;  // the first launch with it
-  uint64_t slot;   // of the notice that says so
+  uint64_t input, output;  // with windows
+  uint64_t since;          // the first launch with the signature; with windows the last launch
+  uint32_t slot;           // of the notice that says so
+  uint32_t same;           // launches right before that said the same; at most 2
 };
 inline Told& told_of(State* s) { return *reinterpret_cast<Told*>(s->pad + 1); }
 static_assert(offsetof(State, pad) % 8 == 4, "the words are aligned");
 static_assert(sizeof(Told) + sizeof(uint32_t) <= sizeof(State{}.pad), "the words have room");
 
 // A rank tells those whose memory is reached which call this is. Without windows a notice holds until the next one: a rank that repeats
-// its calls stores nothing that its peers have in their caches.
+// its calls stores nothing that its peers have in their caches. With windows it stores no more than the number of the launch: two notices say the rest already.
 inline void announce(const PlanArgs& a, uint64_t launch) {
   Told& told = told_of(a.state);
-  uint64_t slot = launch & 1;
+  uint32_t slot = launch & 1, same = 0;
+  const bool again = told.since != 0 && told.signature == a.signature;
   if (a.windows == nullptr) {
-    if (told.since != 0 && told.signature == a.signature) return;
+    if (again) return;
     slot = (told.slot + 1) & 1;
+  } else if (again && told.input == a.input_offset && told.output == a.output_offset && told.since + 1 == launch) {
+    same = told.same < 2 ? told.same + 1 : 2;
   }
-  told = Told{a.signature, launch, slot};
+  told = Told{a.signature, a.input_offset, a.output_offset, launch, slot, same};
   for (uint32_t r = 0; r < a.ranks; ++r) {
     Notice* notice = a.peers[r];
     if (notice == nullptr) continue;
     auto& now = notice->of[slot];
+    if (same == 2) {
+      store_release(&now.launch, launch);
+      continue;
+    }
     store_relaxed(&now.launch, static_cast<uint64_t>(0));  // else a peer could take the old number with the new signature
     store_release(&now.signature, a.signature);
     store_relaxed(&now.input, a.input_offset);
@@ -191,11 +200,12 @@ inline bool resolve(const PlanArgs& a, Slot* slots, uint32_t r, uint64_t launch)
 }
 
 // apart returns 1 + a rank that has begun another call, or 0. Of a rank's notices the last one before the launch counts; with windows
-// each launch has one. Without, a notice older than this rank's own says nothing: its rank may be about to begin this call with a new one. If it goes
-// on as before instead, it finds this rank's notice, which is newer than its own.
-inline uint32_t apart(const PlanArgs& a, uint64_t launch) {
+// each launch has one, and ranks that have met have compared them: those may write the next one by now. Without, a notice older than this
+// rank's own says nothing: its rank may be about to begin this call with a new one. If it goes on as before instead, it finds this rank's
+// notice, which is newer than its own.
+inline uint32_t apart(const PlanArgs& a, uint64_t launch, bool met) {
   for (uint32_t r = 0; r < a.ranks; ++r) {
-    if (a.peers[r] == nullptr) continue;
+    if (a.peers[r] == nullptr || (met && a.windows[r].mate != 0)) continue;
     const auto& both = a.notice[r].of;
     const uint64_t first = load_acquire(&both[0].launch), second = load_acquire(&both[1].launch);
     const bool later = second <= launch && (first > launch || second > first);
@@ -217,6 +227,7 @@ inline uint32_t meet(const PlanArgs& a, uint32_t next, uint64_t launch) {
 }
 
 constexpr uint32_t kIdlePerLook = 1024;  // passes without progress between two looks at what the others have begun
+constexpr uint32_t kPatience = 16;       // looks of the only block that is not done
 
 template <class T, bool>
 inline void execute(const PlanArgs& a) {
@@ -244,6 +255,7 @@ inline void execute(const PlanArgs& a) {
       if (c.ended != 0) continue;
       m.block = b;
       m.list = a.blocks[b];
+      m.patience = running == 1 ? kPatience : 1;
       const Outcome out = run<T>(m, c, moved);
       if (out == kBlocked) {
         if (site.peer == kNoPeer) site = m.site(a.ops[a.blocks[b].first + c.op], c.peer, launch);
@@ -261,11 +273,11 @@ inline void execute(const PlanArgs& a) {
     if (met < a.ranks) site.peer = met = meet(a, met, launch);
     if (met == a.ranks) moved = blocks();
     if (moved || ++idle % kIdlePerLook != 0) return moved;
-    s->apart = apart(a, launch);
+    s->apart = apart(a, launch, false);
     return left = s->apart != 0;
   };
   while (running > 0 && !left) left = !wait_until(a.control, site, pass) || left;
-  if (!left) s->apart = apart(a, launch);
+  if (!left) s->apart = apart(a, launch, a.windows != nullptr);
   s->left = left || s->apart != 0;
   s->launches = launch;
 }

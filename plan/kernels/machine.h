@@ -80,7 +80,9 @@ struct Machine {
   const Slot* slots;  // of all ranks, as this block reaches them
   const Operand* operands;
   Block list;         // of the block
-#if !MSCCLPP_PLAN_TURNS
+#if MSCCLPP_PLAN_TURNS
+  uint32_t patience = 1;  // looks at what an operation waits for before another block has its turn
+#else
   Room* room;         // null: the tables are read where they are
   bool every;         // false: nothing but moves, reductions and signals over memory, outside of pipelines, and a room for them
 #endif
@@ -210,9 +212,14 @@ struct Machine {
   MSCCLPP_DEVICE Outcome await(const Op& o, Cursor& c, uint32_t peer, uint64_t expected, F ready) const {
 #if MSCCLPP_PLAN_TURNS
     (void)o, (void)expected;
-    if (ready()) return kDone;
-    c.peer = peer;
-    return kBlocked;
+    for (uint32_t polls = 1; !ready(); ++polls) {
+      if (polls >= patience) {
+        c.peer = peer;
+        return kBlocked;
+      }
+      mscclpp::detail::cpu_pause();
+    }
+    return kDone;
 #else
     (void)c;
     return wait_brief(a.control, site(o, peer, expected), ready) ? kDone : kLeft;

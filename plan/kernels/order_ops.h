@@ -21,6 +21,29 @@ MSCCLPP_DEVICE bool is_relaxed(const Op& o) {
 #endif
 }
 
+#if MSCCLPP_PLAN_TURNS
+// This rank alone raises the counter at the other end of a channel, so that it knows the value: it is behind the number of signals that it has waited for. A store
+// leaves at once, where an addition waits until it has the line.
+inline void raise(const SemaphoreHandle& s, bool relaxed) {
+  const uint64_t count = ++s.expected[1];
+  if (relaxed) {
+    store_relaxed(s.outbound, count);
+  } else {
+    store_release(s.outbound, count);
+  }
+  MSCCLPP_HAPPENED(s.control, kRecordSignal, 0, s.peer)
+}
+#else
+MSCCLPP_DEVICE void raise(const SemaphoreHandle& handle, bool relaxed) {
+  const Semaphore& s = static_cast<const Semaphore&>(handle);
+  if (relaxed) {
+    s.relaxedSignal();
+  } else {
+    s.signal();
+  }
+}
+#endif
+
 // Thread i signals on channel i.
 MSCCLPP_DEVICE Outcome signal(const Machine& m, const Op& o) {
   for (uint32_t i = m.tid; i < o.id_count; i += m.nthreads) {
@@ -28,12 +51,7 @@ MSCCLPP_DEVICE Outcome signal(const Machine& m, const Op& o) {
       if (!port_of(m, m.a.ids[o.ids + i]).signal(m.a.kernel)) return kLeft;
       continue;
     }
-    const Semaphore& s = static_cast<const Semaphore&>(m.memory(o, i));
-    if (is_relaxed(o)) {
-      s.relaxedSignal();
-    } else {
-      s.signal();
-    }
+    raise(m.memory(o, i), is_relaxed(o));
   }
   return kDone;
 }

@@ -25,24 +25,29 @@ MSCCLPP_DEVICE void pack(const Machine& m, const Op& o, const Cursor& c) {
 
 constexpr uint64_t kPacketPiece = 1024;  // bytes of payload
 
-// take unpacks as many packets as have arrived in a row, and returns their payload in bytes.
+// take unpacks packets behind the first done bytes of payload, as many as arrive in a row, and returns where it has come to. It waits for whole groups: behind a
+// single packet, groups would lie in two lines each.
 template <class P>
-inline uint64_t take(char* to, const char* packets, uint64_t bytes, uint32_t flag) {
+inline uint64_t take(const Machine& m, char* to, const char* packets, uint64_t bytes, uint64_t done) {
   using U = typename P::Payload;
-  uint64_t done = mscclpp::detail::unpack<sizeof(P)>(to, packets, bytes, flag);
-  for (; done < bytes; done += sizeof(U)) {
-    U payload;
-    if (!pollPacket(reinterpret_cast<const P*>(packets + 2 * done), flag, payload)) return done;
-    mscclpp::detail::store_some<U>(to + done, payload, bytes - done);
+  constexpr uint64_t group = mscclpp::detail::kGroup;
+  for (uint32_t polls = 1;; ++polls) {
+    done += mscclpp::detail::unpack<sizeof(P)>(to + done, packets + 2 * done, bytes - done, m.flag);
+    for (U payload; done < bytes && (group == 0 || bytes - done < group); done += sizeof(U)) {
+      if (!pollPacket(reinterpret_cast<const P*>(packets + 2 * done), m.flag, payload)) break;
+      mscclpp::detail::store_some<U>(to + done, payload, bytes - done);
+    }
+    if (done >= bytes) return bytes;
+    if (polls >= m.patience) return done;
+    mscclpp::detail::cpu_pause();
   }
-  return bytes;
 }
 
 template <class P>
 inline Outcome unpack(const Machine& m, const Op& o, Cursor& c) {
   const Range r = m.range(o, m.destination(o, 0), c, 0);
   const char* from = m.at(m.source(o, 0), r);
-  c.at += take<P>(m.at(m.destination(o, 0), r) + c.at, from + 2 * c.at, r.n - c.at, m.flag);
+  c.at = take<P>(m, m.at(m.destination(o, 0), r), from, r.n, c.at);
   if (c.at >= r.n) return kDone;
   c.peer = m.a.rank;
   return kBlocked;
@@ -56,7 +61,7 @@ inline Outcome forward(const Machine& m, const Op& o, Cursor& c) {
   alignas(64) char piece[kPacketPiece];
   while (c.at < r.n) {
     const uint64_t n = r.n - c.at < kPacketPiece ? r.n - c.at : kPacketPiece;
-    if (take<P>(piece, from + 2 * c.at, n, m.flag) != n) {
+    if (take<P>(m, piece, from + 2 * c.at, n, 0) != n) {
       c.peer = m.a.rank;
       return kBlocked;
     }
@@ -81,12 +86,12 @@ inline Outcome reduce_packets_by(const Machine& m, const Op& o, Cursor& c) {
   alignas(64) Accumulator<T> acc[kPacketPiece / sizeof(T)];
   while (c.at < r.n) {
     const uint64_t n = r.n - c.at < kPacketPiece ? r.n - c.at : kPacketPiece, count = n / sizeof(T);
-    if (c.part != 0 && take<P>(piece, m.at(m.source(o, c.part), r) + 2 * c.at, n, m.flag) != n) return kBlocked;
+    if (c.part != 0 && take<P>(m, piece, m.at(m.source(o, c.part), r) + 2 * c.at, n, 0) != n) return kBlocked;
     c.part = 0;
     U* out = reinterpret_cast<U*>(to + c.at);
     const U* own = reinterpret_cast<const U*>(self + c.at);
     for (uint32_t i = 1; i < o.sources; ++i) {
-      if (take<P>(piece, m.at(m.source(o, i), r) + 2 * c.at, n, m.flag) != n) {
+      if (take<P>(m, piece, m.at(m.source(o, i), r) + 2 * c.at, n, 0) != n) {
         c.part = i;
         c.peer = m.a.rank;
         return kBlocked;
