@@ -136,6 +136,36 @@ func TestRecordGPUs(t *testing.T) {
 	}
 }
 
+// Links of devices that are on no bus lead to identities, some of them of devices that this process does not see. A recording has
+// none of these, nor that of a network, and joins what was joined.
+func TestRecordingOfUnseenDevices(t *testing.T) {
+	find := func() ([]GPU, error) {
+		device := func(i int) framework.Device { return framework.Device{Type: "acme", Index: i} }
+		return []GPU{
+			{Device: device(0), UUID: "secret-0", Links: []Link{{Peer: "secret-1", Count: 1}, {Peer: "secret-7", Count: 2}, {Peer: Switch, Count: 1}}},
+			{Device: device(1), UUID: "secret-1", Links: []Link{{Peer: "secret-0", Count: 1}, {Peer: "secret-7", Count: 2}, {Peer: "secret-8", Count: 1}},
+				Fabric: &Fabric{State: "completed", Cluster: "secret", Clique: 3}},
+		}, nil
+	}
+	var recording bytes.Buffer
+	if err := Record(Replay("sys/devices/system/node/online = 0"), &recording, find); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(recording.String(), "secret") {
+		t.Errorf("the recording has identities:\n%s", recording.String())
+	}
+	again := Replay(recording.String())
+	h, err := Read(again, Recorded(again))
+	if err != nil || len(h.GPUs) != 2 {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	a, b := h.GPUs[0], h.GPUs[1]
+	if len(a.Links) != 3 || len(b.Links) != 3 || a.Links[0].Peer != b.UUID || b.Links[0].Peer != a.UUID || a.Links[1].Peer != b.Links[1].Peer || a.Links[2].Peer != Switch ||
+		b.Links[2].Peer == b.Links[1].Peer || b.Fabric.Clique != 3 {
+		t.Errorf("%+v and %+v: expected links to each other, to one device that is not there, and to others", a, b)
+	}
+}
+
 func TestRecordingThatIsDamaged(t *testing.T) {
 	root := Replay("sys/class/net/\ngpus/00 = {\"name\":")
 	if _, err := Read(root, Recorded(root)); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "gpus/00") {

@@ -32,15 +32,12 @@ func Record(root fs.FS, w io.Writer, finders ...Finder) error {
 	if err != nil {
 		return err
 	}
-	names := map[string]string{}
-	for i, g := range h.GPUs {
-		names[g.UUID] = anonymous(g, i).UUID
-	}
+	names := nicknames(h.GPUs)
 	for i, g := range h.GPUs {
 		g = anonymous(g, i)
 		g.Links = slices.Clone(g.Links)
 		for j := range g.Links {
-			if name := names[g.Links[j].Peer]; name != "" {
+			if name, ok := names[g.Links[j].Peer]; ok {
 				g.Links[j].Peer = name
 			}
 		}
@@ -63,13 +60,43 @@ func Record(root fs.FS, w io.Writer, finders ...Finder) error {
 // gpuDir is where a recording has what drivers said; /sys knows nothing like it.
 const gpuDir = "gpus"
 
-// anonymous is the i-th GPU without what tells one from others of its model.
+// nicknames have another name for each UUID, those at the ends of links included: a link may lead to a device that this
+// process does not see.
+func nicknames(gpus []GPU) map[string]string {
+	names := map[string]string{}
+	for i, g := range gpus {
+		if g.UUID != "" {
+			names[g.UUID] = nickname(i)
+		}
+	}
+	unseen := len(gpus)
+	for _, g := range gpus {
+		for _, l := range g.Links {
+			_, known := names[l.Peer]
+			if known || l.Peer == Switch || l.Peer == CPU || strings.Contains(l.Peer, ":") {
+				continue
+			}
+			names[l.Peer] = nickname(unseen)
+			unseen++
+		}
+	}
+	return names
+}
+
+func nickname(i int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012x", i) }
+
+// anonymous is the i-th GPU without what tells one from others of its model, and its network from others.
 func anonymous(g GPU, i int) GPU {
 	if g.UUID != "" {
-		g.UUID = fmt.Sprintf("GPU-00000000-0000-0000-0000-%012x", i)
+		g.UUID = nickname(i)
 	}
 	if g.Hive != "" {
 		g.Hive = "recorded"
+	}
+	if g.Fabric != nil && g.Fabric.Cluster != "" {
+		f := *g.Fabric
+		f.Cluster = "recorded"
+		g.Fabric = &f
 	}
 	if g.MIG != nil {
 		parts := slices.Clone(g.MIG.Parts)

@@ -26,6 +26,8 @@ type opened struct {
 	facts C.mscclpp_device_info
 	links []framework.DeviceLink
 
+	linked bool // links are known, and there may be none
+
 	direct *C.native_context // for C, which launches without Go
 
 	mu    sync.Mutex

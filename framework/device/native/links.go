@@ -19,12 +19,13 @@ const mostLinks = 4096
 
 // Links implements [device.Linked].
 func (d *Device) Links() (self string, list []framework.DeviceLink, known bool) {
-	return d.address(), d.links, d.b.has&hasLinks != 0
+	return d.address(), d.links, d.linked
 }
 
 func (o *opened) address() string { return addressOf(o.facts.pci[:], o.facts.uuid) }
 
-// readLinks takes the links of a device that is being opened.
+// readLinks takes the links of a device that is being opened. A back end that has the entry, and on this machine no way to know,
+// says that it is unsupported: then the device is as one whose table has no links.
 func (o *opened) readLinks() error {
 	if o.b.has&hasLinks == 0 {
 		return nil
@@ -37,7 +38,12 @@ func (o *opened) readLinks() error {
 	for i := C.uint32_t(0); ; i++ {
 		row := C.mscclpp_device_link{size: C.sizeof_mscclpp_device_link}
 		st := C.native_link(o.t, o.d, i, &row)
-		if st.code == C.MSCCLPP_DEVICE_NOT_FOUND {
+		switch st.code {
+		case C.MSCCLPP_DEVICE_NOT_FOUND:
+			o.linked = true
+			return nil
+		case C.MSCCLPP_DEVICE_UNSUPPORTED:
+			o.links = nil
 			return nil
 		}
 		if err := o.check("links", st); err != nil {

@@ -43,12 +43,19 @@ func TestLinksOfATable(t *testing.T) {
 	if self != "11111111-1111-1111-1111-111111111111" {
 		t.Errorf("the device itself is %q: expected the UUID of one that is on no bus", self)
 	}
-	silent, err := openLinked(t, "-UCAPABILITIES", "-DCAPABILITIES=0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, got, known := silent.Links(); known || len(got) != 0 {
-		t.Errorf("%+v, known %v, of a table without links", got, known)
+	for name, defines := range map[string][]string{
+		"a table without links":               {"-UCAPABILITIES", "-DCAPABILITIES=0"},
+		"a machine whose links are not known": {"-DUNKNOWN_FROM=0"},
+		"links of which some are not known":   {"-DUNKNOWN_FROM=1"},
+	} {
+		silent, err := openLinked(t, defines...)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if _, got, known := silent.Links(); known || len(got) != 0 {
+			t.Errorf("%+v, known %v, of %s", got, known, name)
+		}
 	}
 }
 

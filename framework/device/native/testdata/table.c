@@ -60,6 +60,9 @@ static mscclpp_device_status info(mscclpp_device* d, mscclpp_device_info* i) {
 
 static mscclpp_device_status next_link(mscclpp_device* d, uint32_t index, mscclpp_device_link* l) {
   (void)d;
+#ifdef UNKNOWN_FROM
+  if (index >= UNKNOWN_FROM) return (mscclpp_device_status){MSCCLPP_DEVICE_UNSUPPORTED, 0, "acmeLinks"};
+#endif
 #ifndef ENDLESS
   if (index >= 2) return (mscclpp_device_status){MSCCLPP_DEVICE_NOT_FOUND, 0, 0};
 #endif

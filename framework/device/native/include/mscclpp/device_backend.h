@@ -440,6 +440,7 @@ typedef struct mscclpp_device_backend {
   // HAS_LINKS: describes the links to one other device: index counts from 0, and NOT_FOUND is the end. Each device to which links
   // lead is there once, whether this process sees it or not; kernels can address its memory. A device that is not there is reached
   // over the bus alone. The list does not change while the device is open, and info has the device's own address, or its uuid.
+  // UNSUPPORTED: links are not known on this machine, as without HAS_LINKS.
   mscclpp_device_status (*link)(mscclpp_device* device, uint32_t index, mscclpp_device_link* link);
 } mscclpp_device_backend;
 
