@@ -99,7 +99,7 @@ func TestManySchedules(t *testing.T) {
 		return k
 	}
 	t.Run("all", func(t *testing.T) {
-		for n := range runtime.NumCPU() {
+		for n := range runtime.GOMAXPROCS(0) {
 			t.Run(strconv.Itoa(n), func(t *testing.T) {
 				t.Parallel()
 				work(t, next, texts, rows)
