@@ -169,8 +169,9 @@ const few = 16
 var blocksOfUnit = [2]int{dispatching: 8, combining: 6}
 
 // shape is that of a launch, and what its blocks do. Those that send come first, and wait for none of this launch. Where it is known how many
-// run at once, those of a whole call that have sent receive: all run at once, and smaller launches leave room for the next one. Where half of the
-// room is enough for blocks that do one thing each, they do.
+// run at once, those of a whole call that have sent receive: all run at once, and smaller launches leave room for the next one. Where the room
+// is enough for blocks that do one thing each, they do: of dispatch half of the room, as its blocks mostly wait, and those of combine read and
+// add up in both phases, which take each other's time in one block.
 func (a *moeArgs) shape(kind, units, sms int, nvidia bool) (l device.Launch) {
 	a.HeadersBy, a.Counters, a.Senders, a.Collectors = 0, 0, 0, 0
 	const warp = 32
@@ -206,7 +207,12 @@ func (a *moeArgs) shape(kind, units, sms int, nvidia bool) (l device.Launch) {
 		receiving = 1 + a.Collectors
 	}
 	l.Grid = sending + receiving
-	if room := uint32(sms * blocksOfUnit[kind]); whole && nvidia && l.Grid > room/2 {
+	room := uint32(sms * blocksOfUnit[kind])
+	apart := room
+	if kind == dispatching {
+		apart = room / 2
+	}
+	if whole && nvidia && l.Grid > apart {
 		l.Grid = min(max(sending, receiving), room)
 		if kind == dispatching { // each block receives once, and then what is left
 			a.Collectors = min(a.Collectors, l.Grid-1)

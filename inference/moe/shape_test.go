@@ -20,8 +20,9 @@ func TestWholeCallsHaveBlocksThatRunAtOnce(t *testing.T) {
 						receiving = 1 + a.Collectors
 					}
 					room := uint32(sms * blocksOfUnit[kind])
+					apart := [2]uint32{dispatching: room / 2, combining: room}[kind]
 					switch both := sending + receiving; {
-					case phase != sendPhase|receivePhase || both <= room/2:
+					case phase != sendPhase|receivePhase || both <= apart:
 						if l.Grid != both {
 							t.Errorf("kind %d, %d tokens, %d ranks, phase %d: %d blocks, expected one for each of %d and %d parts", kind, tokens, ranks, phase, l.Grid, sending, receiving)
 						}
