@@ -12,6 +12,7 @@ import (
 type Plan struct {
 	Path       string
 	Unverified bool
+	Packets    int // bytes of each; 0: the default
 }
 
 // YAML writes rows as a configuration file, after comments that say where they come
@@ -32,6 +33,9 @@ func WithPlans(w io.Writer, rows []Row, plans []Plan, about ...string) error {
 		fmt.Fprintf(&b, "    - {path: %q", p.Path)
 		if p.Unverified {
 			b.WriteString(", unverified: true")
+		}
+		if p.Packets != 0 {
+			fmt.Fprintf(&b, ", packets: %d", p.Packets)
 		}
 		b.WriteString("}\n")
 	}

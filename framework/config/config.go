@@ -194,6 +194,10 @@ type Plan struct {
 	// Unverified takes plans that `mscclpp-run plan check` does not call right. Else one
 	// such plan ends the start of the job.
 	Unverified bool `config:"unverified"`
+
+	// Packets are the bytes of each packet of plans that communicate by packets: 8, the format
+	// LL8, or 16, LL16. 0: 16. All ranks need the same.
+	Packets int `config:"packets"`
 }
 
 // Choice is one row of the table of algorithms. An empty field fits everything.

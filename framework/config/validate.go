@@ -74,6 +74,9 @@ func (e *Effective) validate() error {
 		if p.Path == "" {
 			bad("collectives.plans", "entry %d: expected a path", i+1)
 		}
+		if p.Packets != 0 && p.Packets != 8 && p.Packets != 16 {
+			bad("collectives.plans", "entry %d: packets of %d bytes: expected 8 or 16", i+1, p.Packets)
+		}
 	}
 	for i, c := range e.Collectives.Table {
 		if c.Algorithm == "" {

@@ -18,7 +18,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/observe"
-	"github.com/mscclpp-go/mscclpp/plan/schema"
+	"github.com/mscclpp-go/mscclpp/plan/attach"
 )
 
 // Plan says what a job is put together from.
@@ -57,7 +57,7 @@ type Job struct {
 	Collectives collectives.Options
 
 	log        *slog.Logger
-	plans      []*schema.Plan
+	plans      []attach.Loaded
 	transports []*Opened
 	watched    context.CancelFunc
 	recorder   *recorder

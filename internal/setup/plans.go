@@ -9,15 +9,20 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/plan/attach"
+	"github.com/mscclpp-go/mscclpp/plan/exec"
 )
+
+// PlanSources are the sources of configured execution plans.
+func PlanSources(list []config.Plan) (sources []attach.Source) {
+	for _, p := range list {
+		sources = append(sources, attach.Source{Path: p.Path, Unverified: p.Unverified, Options: attach.Options{Packet: exec.Packet(p.Packets)}})
+	}
+	return sources
+}
 
 // readPlans reads the configured execution plans.
 func (j *Job) readPlans(cfg *config.Config) (err error) {
-	var sources []attach.Source
-	for _, p := range cfg.Collectives.Plans {
-		sources = append(sources, attach.Source{Path: p.Path, Unverified: p.Unverified})
-	}
-	if j.plans, err = attach.Read(sources); err != nil {
+	if j.plans, err = attach.Read(PlanSources(cfg.Collectives.Plans)); err != nil {
 		return fmt.Errorf("collectives.plans: %w", err)
 	}
 	return nil

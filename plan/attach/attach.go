@@ -57,14 +57,14 @@ func (o Options) To(ctx context.Context, c *collectives.Comm, p *schema.Plan) (c
 
 // All registers those of a list of plans that are for the communicator, and puts their rows behind the given ones. It is
 // collective.
-func All(ctx context.Context, c *collectives.Comm, plans []*schema.Plan, rows []collectives.Row, log *slog.Logger) error {
+func All(ctx context.Context, c *collectives.Comm, plans []Loaded, rows []collectives.Row, log *slog.Logger) error {
 	if len(plans) == 0 {
 		return nil
 	}
 	var own []collectives.Row
 	elsewhere := map[string]bool{} // plans for other communicators: rows that name them have no effect here
 	for _, p := range plans {
-		row, err := To(ctx, c, p)
+		row, err := p.To(ctx, c, p.Plan)
 		if errors.Is(err, framework.ErrUnsupported) || errors.Is(err, framework.ErrUnavailable) {
 			log.Info("a plan is passed over", "plan", p.Name, "because", err)
 			elsewhere[p.Name] = true

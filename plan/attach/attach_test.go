@@ -22,6 +22,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/plan/attach"
+	"github.com/mscclpp-go/mscclpp/plan/exec"
 	"github.com/mscclpp-go/mscclpp/plan/library"
 	"github.com/mscclpp-go/mscclpp/plan/schema"
 	"github.com/mscclpp-go/mscclpp/transports/shm"
@@ -100,7 +101,7 @@ func TestPlansPerformCalls(t *testing.T) {
 	plans[2].Name, plans[5].Name = "second", "third"
 	plans[3].Name = "fourth"
 	job(t, n, func(ctx context.Context, c *collectives.Comm) error {
-		if err := attach.All(ctx, c, plans, nil, slog.New(slog.DiscardHandler)); err != nil {
+		if err := attach.All(ctx, c, loaded(plans...), nil, slog.New(slog.DiscardHandler)); err != nil {
 			return err
 		}
 		in, out := make([]byte, 1<<17), make([]byte, 1<<17)
@@ -126,6 +127,45 @@ func TestPlansPerformCalls(t *testing.T) {
 	})
 }
 
+func loaded(plans ...*schema.Plan) (list []attach.Loaded) {
+	for _, p := range plans {
+		list = append(list, attach.Loaded{Plan: p})
+	}
+	return list
+}
+
+// A source says which packets its plans have: granules of four bytes hold those of LL8 alone.
+func TestPacketsOfASource(t *testing.T) {
+	dir := t.TempDir()
+	p := compile(t, "allreduce-1pa", library.Shape{Ranks: 2})
+	p.Alignment = 4
+	for _, name := range []string{"eight", "sixteen"} {
+		p.Name = name
+		if err := p.WriteFile(filepath.Join(dir, name+".json")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plans, err := attach.Read([]attach.Source{
+		{Path: filepath.Join(dir, "eight.json"), Options: attach.Options{Packet: exec.LL8}}, {Path: filepath.Join(dir, "sixteen.json")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job(t, 2, func(ctx context.Context, c *collectives.Comm) error {
+		if err := attach.All(ctx, c, plans, nil, slog.New(slog.DiscardHandler)); err != nil {
+			return err
+		}
+		r := collectives.Request{Collective: collectives.AllReduce, Bytes: 1024, Count: 256, Type: kernel.Float32, Op: kernel.Sum}
+		if _, err := c.Choice(r, "eight"); err != nil {
+			t.Errorf("with packets of 8 bytes: %v", err)
+		}
+		if _, err := c.Choice(r, "sixteen"); !errors.Is(err, framework.ErrUnsupported) {
+			t.Errorf("with packets of 16 bytes: %v, expected that the plan does not serve the call", err)
+		}
+		return nil
+	})
+}
+
 // Rows choose a plan for calls that it serves, and the library the others. A row of the table comes before.
 func TestRowsOfPlans(t *testing.T) {
 	p := compile(t, "allreduce-1pa", library.Shape{Ranks: 2, MinSize: 1024, MaxSize: 65536})
@@ -138,7 +178,7 @@ func TestRowsOfPlans(t *testing.T) {
 			}
 		}
 		rows := []collectives.Row{{Collective: collectives.AllReduce, MaxBytes: 2048, Algorithm: "allpair_ll8"}, {Algorithm: other.Name}}
-		if err := attach.All(ctx, c, []*schema.Plan{other, p}, rows, slog.New(slog.DiscardHandler)); err != nil {
+		if err := attach.All(ctx, c, loaded(other, p), rows, slog.New(slog.DiscardHandler)); err != nil {
 			return err
 		}
 		for _, x := range []struct {

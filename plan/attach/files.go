@@ -15,6 +15,13 @@ import (
 type Source struct {
 	Path       string
 	Unverified bool // plans need not be right
+	Options
+}
+
+// Loaded is a plan of a source.
+type Loaded struct {
+	*schema.Plan
+	Options
 }
 
 // each calls f for the plans of all sources, those of a folder by name.
@@ -39,7 +46,7 @@ func each(sources []Source, f func(s Source, file string, p *schema.Plan) error)
 
 // Read reads the plans of all sources, those of a folder by name. A plan that its check does not call right is an error,
 // unless its source says otherwise.
-func Read(sources []Source) (plans []*schema.Plan, err error) {
+func Read(sources []Source) (plans []Loaded, err error) {
 	names := map[string]string{}
 	err = each(sources, func(s Source, file string, p *schema.Plan) error {
 		if other := names[p.Name]; other != "" {
@@ -51,7 +58,7 @@ func Read(sources []Source) (plans []*schema.Plan, err error) {
 				return fmt.Errorf("%w: %s: the plan is not right, but %s: %s; expected a right one, or `unverified: true`", framework.ErrInvalid, file, got.Verdict, got.Reason)
 			}
 		}
-		plans = append(plans, p)
+		plans = append(plans, Loaded{p, s.Options})
 		return nil
 	})
 	if err != nil {
@@ -64,7 +71,7 @@ func Read(sources []Source) (plans []*schema.Plan, err error) {
 func Names(sources []Source) (map[string]Source, error) {
 	names := map[string]Source{}
 	err := each(sources, func(s Source, file string, p *schema.Plan) error {
-		names[p.Name] = Source{Path: file, Unverified: s.Unverified}
+		names[p.Name] = Source{Path: file, Unverified: s.Unverified, Options: s.Options}
 		return nil
 	})
 	return names, err

@@ -15,9 +15,9 @@ import (
 	"github.com/mscclpp-go/mscclpp/bench/tune"
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/collectives"
-	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/internal/atomicfile"
+	"github.com/mscclpp-go/mscclpp/internal/setup"
 	"github.com/mscclpp-go/mscclpp/internal/version"
 	"github.com/mscclpp-go/mscclpp/plan/attach"
 )
@@ -104,7 +104,7 @@ func (f *tuneFlags) run(env *verb.Env) error {
 			return err
 		}
 		var err error
-		if g.plans, err = planned(g.job.Config.Collectives.Plans); err != nil {
+		if g.plans, err = attach.Names(setup.PlanSources(g.job.Config.Collectives.Plans)); err != nil {
 			return err
 		}
 		line := verb.NewProgress(env.Stderr)
@@ -124,15 +124,6 @@ func (f *tuneFlags) run(env *verb.Env) error {
 	})
 }
 
-// planned are the execution plans of a configuration, by name.
-func planned(list []config.Plan) (map[string]attach.Source, error) {
-	var sources []attach.Source
-	for _, p := range list {
-		sources = append(sources, attach.Source{Path: p.Path, Unverified: p.Unverified})
-	}
-	return attach.Names(sources)
-}
-
 // named are the plans of a configuration that rows name, where every job finds them.
 func named(rows []tune.Row, plans map[string]attach.Source) (out []tune.Plan) {
 	for _, r := range rows {
@@ -140,7 +131,7 @@ func named(rows []tune.Row, plans map[string]attach.Source) (out []tune.Plan) {
 		if !ok {
 			continue
 		}
-		p := tune.Plan{Path: s.Path, Unverified: s.Unverified}
+		p := tune.Plan{Path: s.Path, Unverified: s.Unverified, Packets: int(s.Packet)}
 		if abs, err := filepath.Abs(s.Path); err == nil {
 			p.Path = abs
 		}

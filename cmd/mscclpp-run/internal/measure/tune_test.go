@@ -14,6 +14,8 @@ import (
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/internal/setup"
+	"github.com/mscclpp-go/mscclpp/plan/attach"
 	"github.com/mscclpp-go/mscclpp/plan/library"
 )
 
@@ -27,7 +29,7 @@ func TestTablesNameFilesOfPlans(t *testing.T) {
 	if err := errors.Join(os.Mkdir("plans", 0o700), p.WriteFile("plans/a.json")); err != nil {
 		t.Fatal(err)
 	}
-	plans, err := planned([]config.Plan{{Path: "plans", Unverified: true}})
+	plans, err := attach.Names(setup.PlanSources([]config.Plan{{Path: "plans", Unverified: true, Packets: 8}}))
 	if err != nil || len(plans) != 1 || !(&group{plans: plans}).Fixed(p.Name) || (&group{plans: plans}).Fixed("ring") {
 		t.Fatalf("%v, %v", plans, err)
 	}
@@ -50,7 +52,7 @@ func TestTablesNameFilesOfPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []config.Plan{{Path: filepath.Join(here, "plans", "a.json"), Unverified: true}}
+	want := []config.Plan{{Path: filepath.Join(here, "plans", "a.json"), Unverified: true, Packets: 8}}
 	if !slices.Equal(e.Collectives.Plans, want) || len(e.Collectives.Table) != 3 || e.Collectives.Table[0].Algorithm != p.Name {
 		t.Errorf("%+v and %+v: expected the plans %+v", e.Collectives.Plans, e.Collectives.Table, want)
 	}
