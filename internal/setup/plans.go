@@ -9,13 +9,12 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/plan/attach"
-	"github.com/mscclpp-go/mscclpp/plan/exec"
 )
 
 // PlanSources are the sources of configured execution plans.
 func PlanSources(list []config.Plan) (sources []attach.Source) {
 	for _, p := range list {
-		sources = append(sources, attach.Source{Path: p.Path, Unverified: p.Unverified, Options: attach.Options{Packet: exec.Packet(p.Packets)}})
+		sources = append(sources, attach.Source{Path: p.Path, Unverified: p.Unverified, Packets: p.Packets})
 	}
 	return sources
 }

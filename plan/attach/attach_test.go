@@ -22,7 +22,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/device/host"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/plan/attach"
-	"github.com/mscclpp-go/mscclpp/plan/exec"
 	"github.com/mscclpp-go/mscclpp/plan/library"
 	"github.com/mscclpp-go/mscclpp/plan/schema"
 	"github.com/mscclpp-go/mscclpp/transports/shm"
@@ -146,7 +145,7 @@ func TestPacketsOfASource(t *testing.T) {
 		}
 	}
 	plans, err := attach.Read([]attach.Source{
-		{Path: filepath.Join(dir, "eight.json"), Options: attach.Options{Packet: exec.LL8}}, {Path: filepath.Join(dir, "sixteen.json")},
+		{Path: filepath.Join(dir, "eight.json"), Packets: 8}, {Path: filepath.Join(dir, "sixteen.json")},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/plan/exec"
 	"github.com/mscclpp-go/mscclpp/plan/schema"
 	"github.com/mscclpp-go/mscclpp/plan/verify"
 )
@@ -15,7 +16,7 @@ import (
 type Source struct {
 	Path       string
 	Unverified bool // plans need not be right
-	Options
+	Packets    int  // bytes of each: 8 or 16; 0: 16
 }
 
 // Loaded is a plan of a source.
@@ -58,7 +59,7 @@ func Read(sources []Source) (plans []Loaded, err error) {
 				return fmt.Errorf("%w: %s: the plan is not right, but %s: %s; expected a right one, or `unverified: true`", framework.ErrInvalid, file, got.Verdict, got.Reason)
 			}
 		}
-		plans = append(plans, Loaded{p, s.Options})
+		plans = append(plans, Loaded{p, Options{Packet: exec.Packet(s.Packets)}})
 		return nil
 	})
 	if err != nil {
@@ -71,7 +72,7 @@ func Read(sources []Source) (plans []Loaded, err error) {
 func Names(sources []Source) (map[string]Source, error) {
 	names := map[string]Source{}
 	err := each(sources, func(s Source, file string, p *schema.Plan) error {
-		names[p.Name] = Source{Path: file, Unverified: s.Unverified, Options: s.Options}
+		names[p.Name] = Source{Path: file, Unverified: s.Unverified, Packets: s.Packets}
 		return nil
 	})
 	return names, err

@@ -131,7 +131,7 @@ func named(rows []tune.Row, plans map[string]attach.Source) (out []tune.Plan) {
 		if !ok {
 			continue
 		}
-		p := tune.Plan{Path: s.Path, Unverified: s.Unverified, Packets: int(s.Packet)}
+		p := tune.Plan{Path: s.Path, Unverified: s.Unverified, Packets: s.Packets}
 		if abs, err := filepath.Abs(s.Path); err == nil {
 			p.Path = abs
 		}
