@@ -8,6 +8,7 @@ import (
 	"math/bits"
 	"time"
 
+	"github.com/mscclpp-go/mscclpp/collectives/internal/choose/model"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/intra/lend"
 	"github.com/mscclpp-go/mscclpp/framework"
@@ -51,18 +52,20 @@ func (k *copier) places() uint64 {
 	return uint64(k.ranks)
 }
 
-// slot is the largest piece.
-func (k *copier) slot() uint64 {
-	return k.scratch / (slotsOfAPeer * uint64(k.ranks)) / leastPiece * leastPiece
+// slot is the largest piece of a call.
+func (k *copier) slot(c *engine.Call) uint64 {
+	return model.Slot(k.scratch, k.ranks, c.Collective.Rooted(), c.Count*uint64(c.Type.Size())) / leastPiece * leastPiece
 }
 
 // most is the memory that the largest calls take, in bytes.
-func (k *copier) most() uint64 { return slotsOfAPeer * k.places() * k.slot() }
+func (k *copier) most() uint64 {
+	return slotsOfAPeer * k.places() * (model.Slot(k.scratch, k.ranks, false, 0) / leastPiece * leastPiece)
+}
 
 // cutOf cuts a call into pieces: as few as the largest slots allow, or if all ranks have less memory than
 // that takes, those that fit. It returns the bytes of an element, too.
 func (k *copier) cutOf(a *algorithm, c *engine.Call) (cut, uint64) {
-	x, element := k.cutInto(a, c, k.slot())
+	x, element := k.cutInto(a, c, k.slot(c))
 	if k.bytes(x, element) > k.room {
 		x, element = k.cutInto(a, c, k.room/(slotsOfAPeer*k.places())/leastPiece*leastPiece)
 	}
@@ -71,7 +74,7 @@ func (k *copier) cutOf(a *algorithm, c *engine.Call) (cut, uint64) {
 
 // needs is how many bytes a call would like to have.
 func (k *copier) needs(a *algorithm, c *engine.Call) uint64 {
-	return k.bytes(k.cutInto(a, c, k.slot()))
+	return k.bytes(k.cutInto(a, c, k.slot(c)))
 }
 
 func (k *copier) bytes(x cut, element uint64) (all uint64) {

@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"math/bits"
 
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 )
@@ -203,7 +204,7 @@ func (c call) owned() float64 {
 func (c call) taper() (pieces, last float64) {
 	slot := c.owned()
 	if c.CopyScratch > 0 {
-		slot = float64(c.CopyScratch) / float64(2*c.Ranks)
+		slot = float64(Slot(c.CopyScratch, c.Ranks, c.rooted(), uint64(c.all)))
 	}
 	left := c.owned()
 	for n := 0; n%2 == 0 || left > slot/3; n++ {
@@ -211,4 +212,18 @@ func (c call) taper() (pieces, last float64) {
 		pieces++
 	}
 	return pieces + 1, left
+}
+
+// rootedScratch is what messages of a root pass through, in pieces as large as they like.
+const rootedScratch = 256 << 20
+
+// Slot is the most bytes of a piece, of which a rank has room for two from each peer. A root's message is one share, so its first two
+// pieces would fill as much memory as it has bytes. A longer one passes through half as much, as the shares of other collectives do:
+// in two more pieces.
+func Slot(scratch uint64, ranks int, rooted bool, bytes uint64) uint64 {
+	slot := scratch / uint64(2*ranks)
+	if rooted && bytes > rootedScratch {
+		slot = min(slot, uint64(1)<<bits.Len64(bytes-1)/4)
+	}
+	return slot
 }
