@@ -29,6 +29,9 @@ toy=$out/toy
 )
 bin/mscclpp-run conform --device "$toy/libtoy.so" --kernels "$toy/mscclpp-transport-toylink.kernels/conform-toy1.so" --option memory=67108864
 bin/mscclpp-run --config "$toy/job.yaml" -n 2 check
+bin/mscclpp-run --config "$toy/job.yaml" doctor | grep -E '^ok +toy devices +4 of .*; links join 6 of 6 pairs'
+ranks=$(bin/mscclpp-run --config "$toy/job.yaml" --nproc-per-node gpu -- echo rank | grep -c '^rank$')
+[ "$ranks" = 4 ] || { echo "--nproc-per-node gpu: $ranks ranks, expected one for each of four toys"; exit 1; }
 bin/mscclpp-run --config "$toy/job.yaml" topo | grep -E '^toy:0 +X +L2 +L2 +L2 '
 
 # Links that join pairs of devices alone: the transport for toys serves these, and tcp the others.

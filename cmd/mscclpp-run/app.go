@@ -21,7 +21,7 @@ type app struct {
 	settings       []config.Setting
 	engine         launch.Engine
 	effective      *config.Effective
-	root           fs.FS // of the file system in which GPUs are counted; nil = this machine's
+	root           fs.FS // of the file system in which devices are counted; nil = this machine's
 }
 
 // config loads the configuration once, and prints its warnings.

@@ -69,8 +69,8 @@ func (a *app) hostsJob(program string, args []string, cfg *config.Effective) (*r
 	}
 	job := &remote.Job{
 		Hosts: list, Total: o.np, SSH: strings.Fields(o.ssh), Agent: o.agent, Version: version.String(),
-		Timeout: time.Duration(cfg.Bootstrap.Timeout),
-		Stdout:  a.stdout, Stderr: a.stderr, Report: a.stderr,
+		Timeout: time.Duration(cfg.Bootstrap.Timeout), Count: question(&cfg.Config),
+		Stdout: a.stdout, Stderr: a.stderr, Report: a.stderr,
 		Spec: remote.Spec{
 			Program: program, Args: args, Dir: o.dir,
 			Place: launch.Place{MasterPort: o.masterPort},
@@ -201,7 +201,8 @@ func (a *app) serveAgent() error {
 	}
 	agent := remote.Agent{
 		In: os.Stdin, Out: os.Stdout, Version: version.String(), Self: self, Env: env,
-		Supervisor: []string{self, supervise.Arg}, Root: os.DirFS("/"),
+		Supervisor: []string{self, supervise.Arg},
+		Count:      func(ctx context.Context, q remote.Count) (int, error) { return countDevices(ctx, os.DirFS("/"), q) },
 	}
 	if code := agent.Serve(ctx); code != 0 {
 		return &verb.Error{Code: code}

@@ -170,6 +170,8 @@ func newFlags(o *options) *pflag.FlagSet {
 	emitFlags(f, &o.emit)
 	f.BoolVar(&o.serve, strings.TrimPrefix(remote.AgentFlag, "--"), false, "")
 	f.Lookup(strings.TrimPrefix(remote.AgentFlag, "--")).Hidden = true
+	f.Bool(strings.TrimPrefix(countFlag, "--"), false, "")
+	f.Lookup(strings.TrimPrefix(countFlag, "--")).Hidden = true
 	for _, name := range accepted {
 		f.Bool(name, false, "")
 		f.Lookup(name).Hidden = true

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -100,8 +101,8 @@ func (a *app) local() (int, error) {
 	return n, nil
 }
 
-// count is how many of something this host has. As in torchrun, auto is GPUs, and
-// processors where there is none.
+// count is how many of something this host has: processors, or devices of the type that the configuration says. As in torchrun, auto
+// is processors where there is no device.
 func (a *app) count(what string) (int, error) {
 	if what == "cpu" {
 		return runtime.NumCPU(), nil
@@ -110,7 +111,11 @@ func (a *app) count(what string) (int, error) {
 	if root == nil {
 		root = os.DirFS("/")
 	}
-	n, err := launch.GPUs(root, os.LookupEnv)
+	cfg, err := a.config()
+	if err != nil {
+		return 0, err
+	}
+	n, err := countDevices(context.Background(), root, question(&cfg.Config))
 	if what == "auto" && errors.Is(err, framework.ErrUnavailable) {
 		return runtime.NumCPU(), nil
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/pflag"
@@ -32,6 +33,8 @@ func (a *app) run(args []string) error {
 		return a.printVersion()
 	case a.opts.serve:
 		return a.serveAgent()
+	case f.Changed(strings.TrimPrefix(countFlag, "--")):
+		return a.printDevices(f.Args())
 	}
 	rest := f.Args()
 	switch {

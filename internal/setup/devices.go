@@ -12,16 +12,27 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/topo"
 )
 
-// Finders list the devices of the back ends that the configuration names. Each loads one, and opens its devices for as long as
-// it looks.
+// Finders are FindDevices of each back end that the configuration names.
 func Finders(cfg *config.Config, log *slog.Logger) (all []topo.Finder) {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Devices)) {
-		all = append(all, func() ([]topo.GPU, error) { return find(name, cfg, log) })
+		all = append(all, func() ([]topo.GPU, error) { return FindDevices(name, cfg, log) })
 	}
 	return all
 }
 
-func find(name string, cfg *config.Config, log *slog.Logger) (gpus []topo.GPU, err error) {
+// CountDevices says how many devices of a type this process sees by a back end, which it loads. ErrUnavailable: there is none.
+func CountDevices(typ string, b config.DeviceBackend, log *slog.Logger) (int, error) {
+	back, err := backend(typ, b, log)
+	if err != nil {
+		return 0, err
+	}
+	k := kind{name: typ, count: back.Count}
+	return k.visible()
+}
+
+// FindDevices lists the devices of a type, which the configuration names. It loads the back end, and opens its devices for as long
+// as it looks.
+func FindDevices(name string, cfg *config.Config, log *slog.Logger) (gpus []topo.GPU, err error) {
 	k, err := kindOf(name, cfg, log)
 	if err != nil {
 		return nil, err

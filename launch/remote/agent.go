@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -22,7 +23,8 @@ type Agent struct {
 	Self       string   // path of mscclpp-run
 	Env        []string // environment that ssh gave, with what every rank here needs
 	Supervisor []string // see launch.Job
-	Root       fs.FS    // of the file system in which GPUs are counted
+
+	Count func(context.Context, Count) (int, error) // counts devices of this host, as launch.CountDevices does
 }
 
 // Serve runs one job and returns the exit code. It ends with the launcher: when In
@@ -34,15 +36,16 @@ func (a *Agent) Serve(ctx context.Context) int {
 		return 1
 	}
 	out := &frames{w: a.Out}
-	hello := Hello{Version: a.Version, CPUs: runtime.NumCPU()}
-	var err error
-	if hello.GPUs, err = launch.GPUs(a.Root, os.LookupEnv); err != nil {
-		hello.NoGPUs = err.Error()
-	}
-	if out.value(kindHello, hello) != nil {
+	if out.value(kindHello, Hello{Version: a.Version, CPUs: runtime.NumCPU()}) != nil {
 		return 1
 	}
 	first, err := readFrame(a.In)
+	if err == nil && first.kind == kindCount {
+		if out.value(kindCounted, a.count(ctx, first)) != nil {
+			return 1
+		}
+		first, err = readFrame(a.In)
+	}
 	if err != nil {
 		return 1 // the launcher gave up: another host did not answer, and it said so
 	}
@@ -53,6 +56,20 @@ func (a *Agent) Serve(ctx context.Context) int {
 	}
 	_ = out.value(kindEnd, e) // a launcher that is gone does not need it
 	return result.Code
+}
+
+func (a *Agent) count(ctx context.Context, f frame) (c counted) {
+	asked, err := decode[Count](f)
+	if err == nil {
+		c.Devices, err = a.Count(ctx, asked)
+	}
+	switch {
+	case errors.Is(err, framework.ErrUnavailable):
+		c.None = err.Error()
+	case err != nil:
+		c.Failed = err.Error()
+	}
+	return c
 }
 
 func (a *Agent) run(ctx context.Context, cancel func(), first frame, out *frames) (launch.Result, error) {

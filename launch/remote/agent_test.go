@@ -3,18 +3,31 @@ package remote
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
-	"testing/fstest"
+
+	"github.com/mscclpp-go/mscclpp/framework"
 )
 
 // conversation gives an agent its input and returns the frames that it answers.
 func conversation(t *testing.T, input []byte) (code int, answers []frame) {
 	t.Helper()
 	var out bytes.Buffer
-	a := &Agent{In: bytes.NewReader(input), Out: &out, Version: "v1", Self: "/nosuch", Root: fstest.MapFS{}}
+	a := &Agent{In: bytes.NewReader(input), Out: &out, Version: "v1", Self: "/nosuch", Count: func(_ context.Context, c Count) (int, error) {
+		switch c.Type {
+		case "none":
+			return 0, fmt.Errorf("%w: no device", framework.ErrUnavailable)
+		case "broken":
+			return 0, errors.New("no table")
+		}
+		return 10 + len(c.Backends), nil
+	}}
 	code = a.Serve(t.Context())
 	r := bufio.NewReader(&out)
 	if line, err := r.ReadString('\n'); err != nil || line != greeting+"\n" {
@@ -47,8 +60,29 @@ func TestAgentReportsItsHost(t *testing.T) {
 		t.Fatalf("code %d, %v", code, answers)
 	}
 	h, err := decode[Hello](answers[0])
-	if err != nil || h.Version != "v1" || h.CPUs < 1 || h.GPUs != 0 || !strings.Contains(h.NoGPUs, "no GPU") {
+	if err != nil || h.Version != "v1" || h.CPUs < 1 {
 		t.Errorf("%+v, %v", h, err)
+	}
+}
+
+// An agent counts devices once it is asked, and takes a spec behind that.
+func TestAgentCounts(t *testing.T) {
+	for typ, want := range map[string]counted{
+		"acme":   {Devices: 11},
+		"none":   {None: "unavailable: no device"},
+		"broken": {Failed: "no table"},
+	} {
+		ask := message(t, kindCount, Count{Type: typ, Backends: []Backend{{Type: typ, Path: "/x.so"}}})
+		code, answers := conversation(t, append(ask, message(t, kindSpec, Spec{Args: []string{"x"}})...))
+		if code != 1 || len(answers) != 3 || answers[1].kind != kindCounted || answers[2].kind != kindEnd {
+			t.Fatalf("%s: code %d, %v", typ, code, answers)
+		}
+		if got, err := decode[counted](answers[1]); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v: expected %+v", typ, got, err, want)
+		}
+	}
+	if _, answers := conversation(t, message(t, kindCount, "text")); len(answers) != 2 || !strings.Contains(string(answers[1].body), "message 'q'") {
+		t.Errorf("%v: expected the reason why nothing was counted", answers)
 	}
 }
 

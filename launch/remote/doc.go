@@ -4,7 +4,9 @@
 // agent. Agent and launcher talk in frames over the standard input and output of ssh:
 //
 //	agent                                launcher
-//	hello: version, processors, GPUs  ->             all hosts have to answer
+//	hello: version, processors        ->             all hosts have to answer
+//	                                  <- count       to all hosts, where there is one rank for each device
+//	counted: devices, or why none     ->
 //	                                  <- spec        to the host of rank 0, which listens
 //	rendezvous: unique id, address    ->
 //	                                  <- spec        to all others, with that id

@@ -21,6 +21,7 @@ const greeting = "mscclpp-run agent 1"
 // bytes.
 const (
 	kindHello      = 'h' // agent: Hello
+	kindCounted    = 'n' // agent: counted, the answer to kindCount
 	kindRendezvous = 'u' // agent: rendezvous
 	kindOut        = 'o' // agent: standard output of the ranks
 	kindErr        = 'e' // agent: their standard error
@@ -28,6 +29,7 @@ const (
 	kindFailed     = 'f' // agent: launch.Result, as soon as a rank has failed
 	kindTaken      = 'c' // agent: the last piece of standard input was read
 	kindEnd        = 'x' // agent: end, the last frame
+	kindCount      = 'q' // launcher: Count, before a Spec, where there is one rank for each device
 	kindSpec       = 's' // launcher: Spec
 	kindSignal     = 'g' // launcher: one byte, the number of a signal
 	kindIn         = 'i' // launcher: standard input of rank 0; an empty one is its end
@@ -45,8 +47,22 @@ type frame struct {
 type Hello struct {
 	Version string // of mscclpp-run, which all hosts should have alike
 	CPUs    int
-	GPUs    int
-	NoGPUs  string // why there are none
+}
+
+// Count asks how many devices a host has.
+type Count struct {
+	Type     string // "cuda"; "", auto or host: the first type of which there is one
+	Backends []Backend
+}
+
+// Backend is the back end of a type of device that the configuration names.
+type Backend struct{ Type, Path, SHA256 string }
+
+// counted is the answer.
+type counted struct {
+	Devices int
+	None    string // why there is none
+	Failed  string // why it is not known
 }
 
 // Spec is what an agent is to start. Its zero values are those of launch.Job.

@@ -42,6 +42,8 @@ type link struct {
 
 	heard   string // the last line before the greeting, for a message
 	hello   Hello
+	counted counted
+	tallied bool // counted has come
 	greeted bool
 	ended   bool // the agent has sent its end, or never will
 

@@ -23,6 +23,7 @@ type Job struct {
 	Total int    // ranks of all hosts, or 0; see Spread
 	Each  int    // ranks of every host, or 0
 	Of    string // instead of both: gpu, cpu or auto, one rank for each there
+	Count Count  // the devices that gpu and auto mean
 
 	SSH     []string // the program and what stands before the host
 	Agent   string   // path of mscclpp-run on the hosts
@@ -53,6 +54,9 @@ func Run(ctx context.Context, j Job) (launch.Result, error) {
 	}
 	defer r.hangUp()
 	err := r.gather(ctx)
+	if err == nil && (j.Of == "gpu" || j.Of == "auto") {
+		err = r.count(ctx)
+	}
 	if err == nil {
 		err = r.start(ctx)
 	}
@@ -151,27 +155,6 @@ func (r *run) ends(s os.Signal) bool {
 		supervise.StopSelf()
 	}
 	return outputpump.Ends(s)
-}
-
-// counts is the number of ranks of each host.
-func (r *run) counts() ([]int, error) {
-	if r.Of == "" {
-		return Spread(r.Hosts, r.Total, r.Each)
-	}
-	out, sum := make([]int, len(r.links)), 0
-	for i, l := range r.links {
-		switch out[i] = l.hello.GPUs; {
-		case r.Of == "cpu", r.Of == "auto" && out[i] == 0:
-			out[i] = l.hello.CPUs
-		case out[i] == 0:
-			return nil, fmt.Errorf("host %s: one rank for each gpu: %w: %s", l.host.Name, framework.ErrUnavailable, l.hello.NoGPUs)
-		}
-		sum += out[i]
-	}
-	if r.Total != 0 && r.Total != sum {
-		return nil, invalid("-n %d, and one rank for each %s, which are %d: expected one of them", r.Total, r.Of, sum)
-	}
-	return out, nil
 }
 
 // start starts the ranks: those of the first host, whose rendezvous the others need.

@@ -72,11 +72,18 @@ func host(name, command string) int {
 	case "newer":
 		_ = out.value(kindHello, Hello{Version: "v2", CPUs: 2})
 	case "gpus":
-		_ = out.value(kindHello, Hello{Version: "v1", CPUs: 8, GPUs: 3})
+		_ = out.value(kindHello, Hello{Version: "v1", CPUs: 8})
 	default:
-		_ = out.value(kindHello, Hello{Version: "v1", CPUs: 2, NoGPUs: "no driver"})
+		_ = out.value(kindHello, Hello{Version: "v1", CPUs: 2})
 	}
 	f, err := readFrame(os.Stdin)
+	if err == nil && f.kind == kindCount {
+		if !answers(kind, f, out) {
+			_, _ = io.Copy(io.Discard, os.Stdin) // until the launcher hangs up
+			return 1
+		}
+		f, err = readFrame(os.Stdin)
+	}
 	if err != nil {
 		return 1 // the launcher gave up, or has no rank for this host
 	}
@@ -88,6 +95,29 @@ func host(name, command string) int {
 		_ = out.value(kindRendezvous, rendezvous{UniqueID: "the-id", MasterAddr: "10.0.0.7", MasterPort: 4711})
 	}
 	return ranks(kind, name, command, s, out)
+}
+
+// answers is what hosts say to the question how many devices they have.
+func answers(kind string, f frame, out *frames) bool {
+	c, err := decode[Count](f)
+	switch {
+	case kind == "old-count":
+		_ = out.value(kindEnd, end{Error: "invalid: the launcher began with a message 'q': expected 's'"})
+		return false
+	case kind == "mute":
+		return false
+	case err != nil:
+		_ = out.value(kindCounted, counted{Failed: err.Error()})
+	case len(c.Backends) == 1 && c.Backends[0] == Backend{"acme", "/opt/acme.so", "12"} && c.Type == "acme":
+		_ = out.value(kindCounted, counted{Devices: 4})
+	case kind == "gpus":
+		_ = out.value(kindCounted, counted{Devices: 3})
+	case kind == "broken":
+		_ = out.value(kindCounted, counted{Failed: "/opt/acme.so: no table"})
+	default:
+		_ = out.value(kindCounted, counted{None: "no driver"})
+	}
+	return true
 }
 
 // spilled is how many thousand lines a host prints at the end.
@@ -248,6 +278,26 @@ func TestRanksByWhatHostsHave(t *testing.T) {
 	j.Each, j.Of, j.Total = 0, "gpu", 5
 	if _, err := Run(within(t), *j); !errors.Is(err, framework.ErrInvalid) || !strings.Contains(err.Error(), "-n 5") {
 		t.Errorf("another number of ranks: %v: expected ErrInvalid", err)
+	}
+	j, x := over(t, "good.a", "gpus.b")
+	j.Each, j.Of, j.Count = 0, "gpu", Count{Type: "acme", Backends: []Backend{{"acme", "/opt/acme.so", "12"}}}
+	if result, err := Run(within(t), *j); err != nil || result.Code != 0 {
+		t.Errorf("devices of a maker: %+v, %v", result, err)
+	}
+	contains(t, "devices of a maker", x.out.String(), "ranks 0+4 of 8", "ranks 4+4 of 8")
+	for host, want := range map[string]string{
+		"broken.b":    "host broken.b: invalid: one rank for each auto: /opt/acme.so: no table",
+		"old-count.b": "host old-count.b: invalid: the launcher began with a message 'q'",
+		"mute.b":      "1 of 2 hosts have not counted their devices within 10s: mute.b: give a number of ranks",
+	} {
+		j, _ := over(t, "gpus.a", host)
+		j.Each, j.Of = 0, "auto"
+		if host == "mute.b" {
+			j.Timeout = tooLate
+		}
+		if _, err := Run(within(t), *j); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: expected %q", err, want)
+		}
 	}
 }
 

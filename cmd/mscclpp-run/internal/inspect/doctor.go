@@ -13,23 +13,6 @@ import (
 	"github.com/mscclpp-go/mscclpp/internal/version"
 )
 
-// grade is the outcome of one look.
-type grade string
-
-const (
-	good grade = "ok"
-	note grade = "note" // something optional is missing
-	warn grade = "warn" // it works, but slower or with less
-	fail grade = "FAIL" // jobs will not run
-)
-
-// finding is one line of the report.
-type finding struct {
-	Area   string `json:"area"`
-	Grade  grade  `json:"grade"`
-	Detail string `json:"detail"` // the finding, and its remedy
-}
-
 // Doctor says what works on this machine.
 func Doctor(env *verb.Env) *cobra.Command {
 	var format string
@@ -42,16 +25,18 @@ func Doctor(env *verb.Env) *cobra.Command {
 			list := []finding{{"version", good, version.Full()}}
 			list = append(list, examineHost("/")...)
 			list = append(list, examineTools()...)
-			list = append(list, examineDevices("/")...)
-			list = append(list, examineAMD(os.DirFS("/"), os.LookupEnv)...)
 			cfg, err := env.Config()
-			if err != nil {
-				list = append(list, finding{"configuration", fail, err.Error()})
+			var plugins, others []finding
+			if err == nil { // plugins first: they are processes, and back ends may leave threads
+				text, wanted := transports(&cfg.Config)
+				plugins = append([]finding{{"configuration", good, text}}, examinePlugins(inspect(c.Context(), cfg, nil), wanted)...)
+				others = examineBackends(&cfg.Config)
 			} else {
-				wanted := cfg.TransportsOn("host")
-				list = append(list, finding{"configuration", good, fmt.Sprintf("transports %v", wanted)})
-				list = append(list, examinePlugins(inspect(c.Context(), cfg, nil), wanted)...)
+				plugins = []finding{{"configuration", fail, err.Error()}}
 			}
+			list = append(list, examineDevices("/", len(others) > 0)...)
+			list = append(list, examineAMD(os.DirFS("/"), os.LookupEnv)...)
+			list = append(append(list, others...), plugins...)
 			return report(env, list, format)
 		},
 	}

@@ -59,14 +59,17 @@ func TestExamineHost(t *testing.T) {
 
 func TestExamineDevices(t *testing.T) {
 	root := t.TempDir()
-	if list := examineDevices(root); len(list) != 1 || list[0].Grade != note {
+	if list := examineDevices(root, false); len(list) != 1 || list[0].Grade != note {
 		t.Errorf("nothing there: %+v", list)
+	}
+	if list := examineDevices(root, true); len(list) != 0 {
+		t.Errorf("devices of other makers alone: %+v", list)
 	}
 	put(t, root, "dev/nvidia0", "")
 	put(t, root, "dev/nvidia1", "")
 	put(t, root, "dev/nvidiactl", "")
 	put(t, root, "sys/class/infiniband/mlx5_0", "")
-	list := examineDevices(root)
+	list := examineDevices(root, false)
 	if len(list) != 2 || list[0].Detail != "NVIDIA GPU: 2" || list[1].Detail != "RDMA NIC: 1" {
 		t.Errorf("%+v", list)
 	}

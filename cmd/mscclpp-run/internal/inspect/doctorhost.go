@@ -15,6 +15,7 @@ import (
 
 	"github.com/mscclpp-go/mscclpp/collectives"
 	"github.com/mscclpp-go/mscclpp/framework/config"
+	"github.com/mscclpp-go/mscclpp/framework/topo"
 	"github.com/mscclpp-go/mscclpp/framework/topo/kfd"
 	"github.com/mscclpp-go/mscclpp/plugins"
 )
@@ -33,17 +34,8 @@ func examineAMD(root fs.FS, lookup func(string) (string, bool)) []finding {
 	if gpus[0].Partition != "" {
 		text += ", " + gpus[0].Partition
 	}
-	joined, pairs := 0, 0
-	for i, a := range gpus {
-		for _, b := range gpus[i+1:] {
-			pairs++
-			if n, _ := a.NVLinks(b); n > 0 {
-				joined++
-			}
-		}
-	}
-	if pairs > 0 {
-		text += fmt.Sprintf("; xGMI links join %d of %d pairs", joined, pairs)
+	if len(gpus) > 1 {
+		text += "; xGMI " + joined(gpus)
 	}
 	visible, reasons := kfd.Visible(gpus, lookup)
 	out := []finding{{area, good, text}}
@@ -51,6 +43,20 @@ func examineAMD(root fs.FS, lookup func(string) (string, bool)) []finding {
 		out = append(out, finding{area, note, fmt.Sprintf("programs see %d of them: %s", len(visible), strings.Join(reasons, ", "))})
 	}
 	return out
+}
+
+// joined says how many pairs of devices have links.
+func joined(gpus []topo.GPU) string {
+	count, pairs := 0, 0
+	for i, a := range gpus {
+		for _, b := range gpus[i+1:] {
+			pairs++
+			if n, _ := a.NVLinks(b); n > 0 {
+				count++
+			}
+		}
+	}
+	return fmt.Sprintf("links join %d of %d pairs", count, pairs)
 }
 
 // examineHost looks at what every job needs of the system. root is "/" but in tests.
@@ -157,14 +163,15 @@ var devices = []struct{ what, pattern string }{
 	{"RDMA NIC", "sys/class/infiniband/*"},
 }
 
-func examineDevices(root string) []finding {
+// examineDevices lists them. Others says that the configuration brings devices, too.
+func examineDevices(root string, others bool) []finding {
 	var out []finding
 	for _, d := range devices {
 		if list, _ := filepath.Glob(filepath.Join(root, d.pattern)); len(list) > 0 {
 			out = append(out, finding{"device", good, fmt.Sprintf("%s: %d", d.what, len(list))})
 		}
 	}
-	if len(out) == 0 {
+	if len(out) == 0 && !others {
 		out = append(out, finding{"device", note, "no GPU and no RDMA NIC: jobs run on the processors"})
 	}
 	return out

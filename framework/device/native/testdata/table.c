@@ -17,6 +17,9 @@
 #ifndef KIND
 #define KIND "acme-handle"
 #endif
+#ifndef COUNT
+#define COUNT 2
+#endif
 #ifndef CODE
 #define CODE 42
 #endif
@@ -35,7 +38,7 @@ static mscclpp_device_status good(void) {
 }
 
 static mscclpp_device_status count(int32_t* n) {
-  *n = 2;
+  *n = COUNT;
   return good();
 }
 
