@@ -138,8 +138,8 @@ func TestAlgorithmsThatExist(t *testing.T) {
 	for _, layout := range []string{"aa", "aab"} {
 		local{at: strings.Split(layout, ""), offers: []offer{asItIs}, together: true}.run(t, note)
 	}
-	// Of copy engines, and of kernels between hosts, there is nothing here that offers them.
-	onGPUs := []string{"copy", "copy_staged", "hierarchical_direct", "ll128"}
+	// Of copy engines, of kernels between hosts, and of what AMD's GPUs make of all-reduce, there is nothing here that offers them.
+	onGPUs := []string{"copy", "copy_staged", "hierarchical_direct", "ll128", "shares_to_all"}
 	for k := collectives.AllReduce; k <= collectives.SendRecv; k++ {
 		exist := collectives.Existing(k)
 		for _, name := range exist {

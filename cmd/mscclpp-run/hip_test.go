@@ -63,6 +63,7 @@ func TestCheckOnHIP(t *testing.T) {
 		"allreduce,f32,max,125,in-place,registered,offset=1,algorithm=zerocopy", "allreduce,f32,premulsum,1025,algorithm=oneshot_ll8",
 		"allreduce,f32,sum,300001,algorithm=shares", "allreduce,f32,prod,9,in-place,algorithm=shares", "reducescatter,f32,avg,50001,in-place,algorithm=shares",
 		"allreduce,f32,min,100000,registered,algorithm=copy", "allreduce,f32,prod,30000,algorithm=copy_staged",
+		"reduce,f32,sum,300001,root=1,algorithm=shares_to_all", "reduce,f32,avg,9,in-place,algorithm=shares_to_all",
 		"reducescatter,f32,sum,4167,algorithm=ll8", "reducescatter,f32,sum,16667,offset=1,algorithm=chunk", "reduce,f32,sum,2049,root=1,algorithm=chunk",
 		"allgather,f32,15,algorithm=ll8", "allgather,f32,33333,algorithm=chunk", "alltoall,f32,2049,algorithm=chunk", "broadcast,f32,5000,root=1,algorithm=chunk",
 	}
@@ -70,6 +71,10 @@ func TestCheckOnHIP(t *testing.T) {
 		checked(t, program, "hip", ranks, cases...)
 	}
 	checked(t, program, "auto", 2, cases[0])
+	little := func(args ...string) *exec.Cmd {
+		return program(append([]string{"--set", "comm.scratch=16MiB"}, args...)...)
+	}
+	checked(t, little, "hip", 4, "reduce,f32,max,3000001,root=3,algorithm=shares_to_all") // in pieces
 
 	// GPUs without access to each other communicate through memory of the host.
 	apart := func(args ...string) *exec.Cmd {

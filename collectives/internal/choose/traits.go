@@ -17,6 +17,8 @@ const (
 	Fetch    = "fetch" // of two ranks
 	Chain    = "chain"
 
+	SharesToAll = "shares_to_all" // made of shares of all-reduce
+
 	SwitchZerocopy = "switch_zerocopy"
 	Signal         = "signal"
 
@@ -97,6 +99,7 @@ var algorithms = []algorithm{
 	{name: Pull, of: kinds(collective.AllReduce, collective.AllGather, collective.ReduceScatter, collective.Broadcast, collective.AllToAll), apart: ofAllToAll},
 	{name: Push, of: ofMoves, outputs: ofMoves, apart: ofAllToAll, cost: model.Push},
 	{name: Shares, of: ofAll, divided: true, cost: model.Pipes},
+	{name: SharesToAll, of: kinds(collective.Reduce), divided: true, cost: model.PipesToAll},
 	{name: Chain, of: ofRooted, divided: true}, // by name, or by a table, until it was measured
 	{name: "chain_ll128", of: ofRooted},
 	{name: Fetch, of: ofRooted, divided: true, ranks: 2, cost: model.Fetch},

@@ -9,6 +9,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework"
+	"github.com/mscclpp-go/mscclpp/framework/collective"
 )
 
 // algorithm is what a kernel, or copies, can do for one collective.
@@ -25,6 +26,7 @@ type site struct {
 	host    bool
 	noLines bool
 	noFill  bool   // the device does not fill memory
+	spare   uint64 // bytes of scratch that are the rank's own, because no lines are sent
 	line    uint64 // bytes of a line in scratch; 0: on the host
 }
 
@@ -44,7 +46,23 @@ func offered(kernels []*engine.Kernel, at site) (list []*algorithm, unplaced []e
 		}
 		list = append(list, a)
 	}
-	return list, unplaced
+	return append(list, sharesToAll(list, at)...), unplaced
+}
+
+// leastToAll is the least spare memory with which pieces are worth their launches.
+const leastToAll = 1 << 20
+
+// sharesToAll is a reduce that only stores to peers, made of the kernel of such an all-reduce, where links carry loads at a lower rate.
+// Ranks that are not the root have the sums in spare memory.
+func sharesToAll(list []*algorithm, at site) []*algorithm {
+	i := slices.IndexFunc(list, func(a *algorithm) bool { return a.Kind == collective.AllReduce && a.Name == choose.Shares })
+	if i < 0 || at.spare < leastToAll {
+		return nil
+	}
+	kernel := &engine.Kernel{Kernel: list[i].Kernel.Kernel, Kind: collective.Reduce}
+	return []*algorithm{{
+		Algorithm: engine.New(collective.Reduce, choose.SharesToAll), Kernel: kernel, traits: choose.TraitsOf(choose.SharesToAll, collective.Reduce),
+	}}
 }
 
 // lacks says why an algorithm is not for this site; nil: it is.

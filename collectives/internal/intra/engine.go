@@ -28,7 +28,7 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Engine, error) 
 	if !e.host {
 		e.copier = newCopier(c, &e.opts, found.Steps, &e.args, e.launcher.Blocks)
 	}
-	if err := e.offer(found, e.copier.offers(), site{c.Size(), e.host, e.opts.NoLines, !fills, lineBytes(c.Device(), e.host, c.Size())}, lanes); err != nil {
+	if err := e.offer(found, e.copier.offers(), site{ranks: c.Size(), host: e.host, noLines: e.opts.NoLines, noFill: !fills, line: lineBytes(c.Device(), e.host, c.Size())}, lanes); err != nil {
 		return nil, err
 	}
 	nameWaits(c, e.list)
@@ -65,6 +65,9 @@ func (e *Engine) offer(found engine.Kernels, copies []*algorithm, at site, lanes
 	o, g, ranks := &e.opts, &e.memory.geometry, at.ranks
 	if *g, err = kernelargs.Divide(o.Scratch, ranks, lanes, at.line); err != nil {
 		return err
+	}
+	if at.noLines {
+		_, at.spare = g.Unlined()
 	}
 	kernels, unplaced := offered(found.Collectives, at)
 	e.unplaced = append(found.Unplaced, unplaced...)

@@ -1,6 +1,8 @@
 package intra
 
 import (
+	"unsafe"
+
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework/device"
@@ -83,6 +85,12 @@ func (r *residents) keep(next residents, err error) error {
 		*r = next
 	}
 	return err
+}
+
+// launch launches a kernel with long arguments.
+func (r *residents) launch(k device.Kernel, a *kernelargs.Args, l device.Launch, when kernelargs.Release) error {
+	next := r.enterAs(&l, when)
+	return r.keep(next, k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)))
 }
 
 func counted(l *device.Launch) uint32 { return max(l.Grid, leastCounted) }

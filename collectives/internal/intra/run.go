@@ -3,7 +3,6 @@ package intra
 import (
 	"errors"
 	"fmt"
-	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/collectives/internal/choose"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
@@ -112,14 +111,15 @@ func (e *Engine) launch(alg *algorithm, c *engine.Call, l device.Launch) error {
 	case choose.Fetch:
 		a.Chunk = min(g.PipeChunk(c.Bytes, a.Lanes, 1), kernelargs.MostFetched)
 	}
+	defer func() { a.Lanes = g.Lanes }()
+	if alg.Name == choose.SharesToAll {
+		return launchToAll(a, g, &e.residents, alg.For(c.Type), c.Root, l)
+	}
 	when := kernelargs.ReleaseMet
 	if alg.traits.Signals {
 		when = kernelargs.ReleaseAtOnce
 	}
-	next := e.residents.enterAs(&l, when)
-	err := e.residents.keep(next, alg.For(c.Type).Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)))
-	a.Lanes = g.Lanes
-	return err
+	return e.residents.launch(alg.For(c.Type), a, l, when)
 }
 
 // chainChunks is in how many chunks a lane of a chain passes a message on, if they are not too small. Ranks have the last one late by a

@@ -44,7 +44,7 @@ func onGPUWith(t testing.TB, ranks int, o Options, program []engine.Row, copies 
 	}
 	o.Scratch = 256 << 20
 	e := &Engine{opts: o}
-	if err := e.offer(engine.Discover(list, ranks), copies, site{ranks: ranks, line: lineOf(ranks)}, e.shape(132)); err != nil {
+	if err := e.offer(engine.Discover(list, ranks), copies, site{ranks: ranks, noLines: o.NoLines, line: lineOf(ranks)}, e.shape(132)); err != nil {
 		t.Fatal(err)
 	}
 	return &gpu{e, choose.Tables{Program: program, Builtin: e.rows}, ranks}

@@ -164,6 +164,9 @@ func (g Geometry) half(both uint64, ranks int) uint64 {
 	return both / 2 * uint64(g.Places) / uint64(ranks) / 4096 * 4096
 }
 
+// Unlined is the part of scratch that kernels use for lines alone: the rank's own where no lines are sent.
+func (g Geometry) Unlined() (at, bytes uint64) { return g.Lines, 2 * g.LineHalf }
+
 // Area is a part of scratch for the packets of kernels for few ranks.
 type Area int
 

@@ -35,6 +35,11 @@ var (
 	Push   = &Cost{of: Links.push, serves: func(c call) bool { return !c.sums() }}
 	Pull   = &Cost{of: Links.pull, serves: func(c call) bool { return c.Collective != collective.Broadcast }} // that is not measured
 	Pipes  = &Cost{of: Links.pipes}
+	// The kernel of all-reduce serves a reduce.
+	PipesToAll = &Cost{of: func(l Links, c call) estimate {
+		c.Collective = collective.AllReduce
+		return l.pipes(c)
+	}, serves: func(c call) bool { return c.Collective == collective.Reduce }}
 	Fetch  = &Cost{of: Links.fetch, serves: func(c call) bool { return c.rooted() && c.Ranks == 2 }}
 	Stages = &Cost{of: Links.stages}
 	// Not measured: no run has had a switch.
