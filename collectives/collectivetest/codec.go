@@ -49,20 +49,17 @@ func (f *format) decode(bits uint64) float64 {
 // encode rounds to nearest, ties to even. Too large values saturate when the type
 // has one byte, else they become infinite.
 func (f *format) encode(v float64) uint64 {
-	var sign uint64
-	if math.Signbit(v) {
-		sign = 1 << (f.mantissa + f.exponent)
-	}
-	v = math.Abs(v)
-	if v == 0 {
-		return sign
-	}
-	e := max(int(math.Float64bits(v)>>52)-1023, 1-f.bias) // v = x * 2^e with x < 2
-	n := math.RoundToEven(v * power(f.mantissa-e))
-	bits := uint64(math.MaxInt32)
-	if n < 1<<30 {
-		// The carry of a mantissa that was rounded up goes into the exponent by itself.
-		bits = uint64(n) + uint64(e+f.bias-1)<<f.mantissa
+	wide := math.Float64bits(v)
+	sign := wide >> 63 << (f.mantissa + f.exponent)
+	wide = wide << 1 >> 1
+	var bits uint64
+	if int(wide>>52)-1023 < 1-f.bias { // a subnormal number, or 0
+		bits = uint64(math.RoundToEven(math.Abs(v) * power(f.mantissa+f.bias-1)))
+	} else {
+		// The carry of a mantissa that is rounded up goes into the exponent by itself.
+		dropped := 52 - f.mantissa
+		odd := wide >> dropped & 1
+		bits = (wide+1<<(dropped-1)-1+odd)>>dropped - uint64(1023-f.bias)<<f.mantissa
 	}
 	if bits > f.largest {
 		bits = f.largest

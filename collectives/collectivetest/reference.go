@@ -2,7 +2,10 @@ package collectivetest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
+	"math/bits"
+	"sync"
 
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
@@ -22,34 +25,94 @@ func mix(seed uint64, rank, i int) uint64 {
 // are small, so that no reduction of some dozens of them overflows, and differ
 // between elements, ranks and seeds.
 func (Reference) Fill(dst []byte, t kernel.DataType, op kernel.Op, seed uint64, rank, first int) {
+	if n, all := encoded(t, op); all != nil {
+		pick(dst, t.Size(), all, n, seed, rank, first)
+		return
+	}
+	n := values(t, op)
 	for i := range len(dst) / t.Size() {
-		h := mix(seed, rank, first+i)
+		h, _ := bits.Mul64(mix(seed, rank, first+i), n)
 		put(dst, t, i, value(h, t, op))
 	}
 }
 
-func value(h uint64, t kernel.DataType, op kernel.Op) float64 {
+// pick fills dst with elements of so many bytes, of which all holds n.
+func pick(dst []byte, size int, all []byte, n, seed uint64, rank, first int) {
+	for i := range len(dst) / size {
+		h, _ := bits.Mul64(mix(seed, rank, first+i), n)
+		switch size {
+		case 1:
+			dst[i] = all[h]
+		case 2:
+			binary.LittleEndian.PutUint16(dst[2*i:], binary.LittleEndian.Uint16(all[2*h:]))
+		default:
+			copy(dst[i*size:][:size], all[int(h)*size:])
+		}
+	}
+}
+
+// encoded returns the n elements of which inputs consist, one after the other; nil if they are too many for that. Large
+// messages are checked element by element, and to encode a float takes ten times as long as to look it up.
+func encoded(t kernel.DataType, op kernel.Op) (n uint64, all []byte) {
+	n = values(t, op)
+	if n > mostEncoded {
+		return n, nil
+	}
+	known := &elements[t][op]
+	known.once.Do(func() {
+		known.all = make([]byte, n*uint64(t.Size()))
+		for i := range n {
+			put(known.all, t, int(i), value(i, t, op))
+		}
+	})
+	return n, known.all
+}
+
+const mostEncoded = 4096
+
+var elements [kernel.DataTypes][kernel.Ops]struct {
+	once sync.Once
+	all  []byte
+}
+
+// values is how many different ones an element has.
+func values(t kernel.DataType, op kernel.Op) uint64 {
 	switch {
 	case op == kernel.Prod && integer(t):
-		return float64(1 + h%3)
+		return 3
 	case op == kernel.Prod:
-		v := [...]float64{0.5, 1, 1, 1.25}[h%4]
-		if h>>8&1 == 1 {
-			return -v
-		}
-		return v
+		return 8
 	case integer(t) && !signed(t):
-		return float64(h % 100)
+		return 100
 	case integer(t):
-		return float64(int(h%121)) - 60
-	case t == kernel.Float8E4M3B15:
-		return (float64(h%15) - 7) / 64
+		return 121
 	case t.Size() == 1:
-		return (float64(h%15) - 7) / 4
+		return 15
 	case t.Size() == 2:
-		return (float64(h%2001) - 1000) / 256
+		return 2001
 	}
-	return (float64(h%2000001) - 1000000) / 65536
+	return 2000001
+}
+
+// value is number i of them.
+func value(i uint64, t kernel.DataType, op kernel.Op) float64 {
+	switch {
+	case op == kernel.Prod && integer(t):
+		return float64(1 + i)
+	case op == kernel.Prod:
+		return [...]float64{0.5, 1, 1, 1.25, -0.5, -1, -1, -1.25}[i]
+	case integer(t) && !signed(t):
+		return float64(i)
+	case integer(t):
+		return float64(i) - 60
+	case t == kernel.Float8E4M3B15:
+		return (float64(i) - 7) / 64
+	case t.Size() == 1:
+		return (float64(i) - 7) / 4
+	case t.Size() == 2:
+		return (float64(i) - 1000) / 256
+	}
+	return (float64(i) - 1000000) / 65536
 }
 
 // Reduce writes the reduction of the ranks' inputs, in rank order. All ranks have the same scale.

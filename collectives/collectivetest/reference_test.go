@@ -3,6 +3,7 @@ package collectivetest
 import (
 	"bytes"
 	"math"
+	"math/bits"
 	"testing"
 
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
@@ -125,5 +126,42 @@ func TestFillVaries(t *testing.T) {
 	}
 	if fill(1, 0, 1)[:252] != fill(1, 0, 0)[4:] {
 		t.Error("an element depends on where filling begins")
+	}
+}
+
+// Elements that are looked up are those that Fill would make one by one, and all that there can be occur.
+func TestFillLooksUpElements(t *testing.T) {
+	for dtype := range kernel.DataType(kernel.DataTypes) {
+		for op := range kernel.Op(kernel.Ops) {
+			n, all := encoded(dtype, op)
+			size := dtype.Size()
+			if all == nil {
+				if size < 4 || integer(dtype) {
+					t.Errorf("%v of %v: %d elements are encoded one by one", op, dtype, n)
+				}
+				continue
+			}
+			if uint64(len(all)) != n*uint64(size) {
+				t.Fatalf("%v of %v: %d bytes for %d elements", op, dtype, len(all), n)
+			}
+			input, seen := make([]byte, 40*int(n)*size), map[string]bool{}
+			Reference{}.Fill(input, dtype, op, 7, 1, 5)
+			for i := range 40 * int(n) {
+				h, _ := bits.Mul64(mix(7, 1, 5+i), n)
+				want := make([]byte, size)
+				put(want, dtype, 0, value(h, dtype, op))
+				if got := input[i*size:][:size]; !bytes.Equal(got, want) {
+					t.Fatalf("%v of %v: element %d is %x, expected %x", op, dtype, i, got, want)
+				}
+				seen[string(want)] = true
+			}
+			different := map[string]bool{}
+			for i := range int(n) {
+				different[string(all[i*size:][:size])] = true
+			}
+			if len(seen) != len(different) {
+				t.Errorf("%v of %v: %d of %d elements occur", op, dtype, len(seen), len(different))
+			}
+		}
 	}
 }
