@@ -224,10 +224,11 @@ func newSink(w io.Writer) *sink {
 func (s *sink) write(b []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err := s.w.Write(b)
-	if s.wrote != nil {
-		s.wrote(err) // the rank does not end because of an error
-	}
+	outputpump.InSteps(s.w, b, func(_ int, err error) {
+		if s.wrote != nil {
+			s.wrote(err) // the rank does not end because of an error
+		}
+	})
 }
 
 // liner cuts a stream into lines and puts the tag in front of each. Without a tag and a

@@ -1,7 +1,9 @@
 package launch
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -311,5 +313,34 @@ func TestBytesPassUnchanged(t *testing.T) {
 				t.Errorf("the file has %d bytes, %v; the rank wrote %d", len(got), err, len(odd))
 			}
 		})
+	}
+}
+
+// writes keeps what each write had.
+type writes [][]byte
+
+func (w *writes) Write(b []byte) (int, error) {
+	*w = append(*w, bytes.Clone(b))
+	return len(b), nil
+}
+
+// A reader that takes 4 KiB a second has taken something each second: output is written in such steps, and each is noted.
+func TestOutputIsWrittenInSteps(t *testing.T) {
+	var text bytes.Buffer
+	for i := range 3000 {
+		fmt.Fprintf(&text, "line %d of a rank that writes more than a pipe holds\n", i)
+	}
+	var got writes
+	noted := 0
+	s := newSink(&got)
+	s.wrote = func(error) { noted++ }
+	(&liner{sinks: []*sink{s}}).copy(bytes.NewReader(text.Bytes()))
+	for i, b := range got {
+		if len(b) > 4<<10 || b[len(b)-1] != '\n' {
+			t.Errorf("write %d has %d bytes, and ends with %q: expected whole lines of at most 4 KiB", i, len(b), b[len(b)-1])
+		}
+	}
+	if noted != len(got) || !bytes.Equal(bytes.Join(got, nil), text.Bytes()) {
+		t.Errorf("%d writes, of which %d were noted: expected all, with all of the text", len(got), noted)
 	}
 }

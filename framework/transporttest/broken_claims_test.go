@@ -182,7 +182,7 @@ func TestSuiteFindsWrongImages(t *testing.T) {
 func TestSuiteFindsLateReturns(t *testing.T) {
 	released := make(chan struct{})
 	defer close(released)
-	report := suiteOn(t, "control/canceled", 300*time.Millisecond, func(b *broken) {
+	report := suiteOn(t, "control/canceled", patience, func(b *broken) {
 		b.listen = func(ctx context.Context, c framework.EndpointConfig) (framework.Endpoint, error) {
 			if ctx.Err() != nil {
 				<-released

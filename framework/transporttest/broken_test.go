@@ -301,6 +301,9 @@ func TestDescriptorsThatCloseLateAreNoLeak(t *testing.T) {
 // all the time that a busy machine may need.
 var waiting = map[string]bool{"hangs": true, "loses a signal": true, "hangs when the peer leaves": true}
 
+// patience is how long a test waits for what a planted defect keeps from coming: no good call takes as long on a busy machine.
+const patience = 3 * time.Second
+
 // suiteOn runs one test on a transport with a planted defect.
 func suiteOn(t *testing.T, name string, limit time.Duration, plant func(*broken)) transporttest.Report {
 	t.Helper()
@@ -348,7 +351,7 @@ func TestCallsThatFailBeforeTheDeath(t *testing.T) {
 func findDefect(t *testing.T, d defect) {
 	limit := 10 * time.Second
 	if waiting[d.name] {
-		limit = 300 * time.Millisecond
+		limit = patience
 	}
 	report := suiteOn(t, d.test, limit, d.plant)
 	r := report.Results[0]

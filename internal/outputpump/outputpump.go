@@ -20,9 +20,22 @@ import (
 // room is how much may be queued before an Pump is full.
 const room = 64 << 10
 
-// step is how much is written at once, to the end of a line where there is one: a slow reader that has taken so much has
-// taken something.
+// step is how much InSteps writes at once.
 const step = 4 << 10
+
+// InSteps writes b to w in parts of 4 KiB, to the end of a line where there is one, and calls wrote behind each: a slow
+// reader that has taken so much has taken something.
+func InSteps(w io.Writer, b []byte, wrote func(n int, err error)) {
+	for len(b) > 0 {
+		part := b[:min(len(b), step)]
+		if end := bytes.LastIndexByte(part, '\n'); len(part) < len(b) && end >= 0 {
+			part = part[:end+1]
+		}
+		b = b[len(part):]
+		_, err := w.Write(part)
+		wrote(len(part), err)
+	}
+}
 
 // ErrNotTaken is the error for output that is not read until the job has to end.
 var ErrNotTaken = errors.New("nobody has read it")
@@ -82,15 +95,9 @@ func (o *Pump) write() {
 		p := o.queue[0]
 		o.queue = o.queue[1:]
 		o.mu.Unlock()
-		for data := p.data; len(data) > 0; {
-			part := data[:min(len(data), step)]
-			if end := bytes.LastIndexByte(part, '\n'); len(part) < len(data) && end >= 0 {
-				part = part[:end+1]
-			}
-			data = data[len(part):]
-			_, err := p.to.Write(part)
+		InSteps(p.to, p.data, func(n int, err error) {
 			o.mu.Lock()
-			o.bytes -= len(part)
+			o.bytes -= n
 			if o.err == nil && Lost(err) {
 				o.err = err
 			}
@@ -99,7 +106,7 @@ func (o *Pump) write() {
 			case o.took <- struct{}{}:
 			default:
 			}
-		}
+		})
 	}
 }
 
