@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/inspect"
@@ -71,10 +72,20 @@ func (a *app) misread(err error) error {
 	return verb.Usage("%v", verb.Mistaken(err))
 }
 
+// flagsOf are the flags of the command that arguments name first: a verb, or a command of it.
+func flagsOf(c *cobra.Command, args []string) *pflag.FlagSet {
+	for _, own := range c.Commands() {
+		if len(args) > 0 && own.Name() == args[0] {
+			return own.Flags()
+		}
+	}
+	return c.Flags()
+}
+
 // runVerb runs a verb with what stands behind its name, where flags of the launcher may be too.
 func (a *app) runVerb(v *entry, args []string) error {
 	command := v.prepare(a)
-	own, args := split(a.flags, command.Flags(), args)
+	own, args := split(a.flags, flagsOf(command, args), args)
 	if err := again(a.flags, v.name, own); err != nil {
 		return err
 	}

@@ -33,13 +33,19 @@ func printTrace(w io.Writer, events []verify.Event, ranks []int) error {
 
 // drawTo draws into a file, which is there whole or not at all, or onto w if its name is -.
 func drawTo(w io.Writer, file string, p *schema.Plan, events []verify.Event, ranks []int) error {
-	text := draw(p, events, ranks)
-	if file == "-" {
-		_, err := io.WriteString(w, text)
+	return to(w, "--svg", file, func(w io.Writer) error {
+		_, err := io.WriteString(w, draw(p, events, ranks))
 		return err
+	})
+}
+
+// to writes what a flag asks for into its file, or to the standard output.
+func to(stdout io.Writer, flag, file string, write func(io.Writer) error) error {
+	if file == "-" {
+		return write(stdout)
 	}
-	if err := atomicfile.Bytes(file, []byte(text)); err != nil {
-		return fmt.Errorf("plan show: --svg: %w", err)
+	if err := atomicfile.File(file, write); err != nil {
+		return fmt.Errorf("plan show: %s: %w", flag, err)
 	}
 	return nil
 }

@@ -110,7 +110,12 @@ func TestDrawing(t *testing.T) {
 		if err := xml.Unmarshal(text, new(struct{})); err != nil && !hangs {
 			t.Errorf("%s: %v", file, err)
 		}
-		out, _ := run(t, "show", file, "--events")
+		out, _ := run(t, "show", file, "--trace")
+		written := filepath.Join(t.TempDir(), "x.json")
+		_, _ = run(t, "show", file, "--trace="+written)
+		if text, err := os.ReadFile(written); !hangs && string(text) != out {
+			t.Errorf("%s: %v: expected in the file the %d bytes that are printed, not %d", file, err, len(out), len(text))
+		}
 		if events, boxes := strings.Count(out, `{"event":`), strings.Count(string(text), "<title>"); events != boxes {
 			t.Errorf("%s: %d boxes, expected one for each of %d events", file, boxes, events)
 		}

@@ -18,7 +18,7 @@ import (
 func show(env *verb.Env) *cobra.Command {
 	var ranks []int
 	var drawing string
-	var listed bool
+	var listed string
 	c := &cobra.Command{
 		Use:   "show FILE",
 		Short: "print the operations of a plan",
@@ -27,13 +27,16 @@ i[0:2] are the first two chunks of the rank's input, o of its output, s of its s
 s@3[0:2] are those of rank 3, and i@0,1[0:2] those of all ranks of a switch channel.
 With --svg, draw the plan into a file: time goes to the right, each block and each engine of a
 port channel has a line, and arrows lead from signals to waits and from packets to their readers.
-With --events, print the events of that run instead, as JSON, one a line.`,
+With --trace, print the events of that run instead, as JSON, one a line; --trace=OUT writes them into a file.`,
 		RunE: func(_ *cobra.Command, files []string) error {
+			if len(files) == 2 && listed == "-" {
+				return verb.Usage("plan show: 2 files: expected one, and --trace=OUT with an equals sign")
+			}
 			if len(files) != 1 {
 				return verb.Usage("plan show: %d files: expected one", len(files))
 			}
-			if listed && drawing == "-" {
-				return verb.Usage("plan show: --events beside --svg -: both go to standard output: expected a file for the drawing")
+			if listed == "-" && drawing == "-" {
+				return verb.Usage("plan show: --trace beside --svg -: both go to standard output: expected a file for one of them")
 			}
 			p, err := schema.ReadFile(files[0])
 			if err != nil {
@@ -44,12 +47,12 @@ With --events, print the events of that run instead, as JSON, one a line.`,
 					return verb.Usage("plan show: --rank %d: the plan has ranks 0 to %d", r, len(p.GPUs)-1)
 				}
 			}
-			if !listed && drawing == "" {
+			if listed == "" && drawing == "" {
 				return table(env.Stdout, p, ranks)
 			}
 			events, hang := verify.Trace(p)
-			if len(events) > 0 && listed {
-				err = printTrace(env.Stdout, events, ranks)
+			if len(events) > 0 && listed != "" {
+				err = to(env.Stdout, "--trace", listed, func(w io.Writer) error { return printTrace(w, events, ranks) })
 			}
 			if len(events) > 0 && drawing != "" {
 				err = errors.Join(err, drawTo(env.Stdout, drawing, p, events, ranks))
@@ -60,7 +63,8 @@ With --events, print the events of that run instead, as JSON, one a line.`,
 	}
 	c.Flags().IntSliceVar(&ranks, "rank", nil, "these ranks alone; default: all")
 	c.Flags().StringVar(&drawing, "svg", "", "draw ranks, blocks and ports over time into this file; - is standard output")
-	c.Flags().BoolVar(&listed, "events", false, "print the events of a run with symbols, one JSON object a line")
+	c.Flags().StringVar(&listed, "trace", "", "print the events of a run with symbols, one JSON object a line; =FILE: into a file")
+	c.Flags().Lookup("trace").NoOptDefVal = "-"
 	return c
 }
 
