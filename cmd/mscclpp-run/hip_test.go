@@ -157,7 +157,8 @@ func init() {
 	os.Exit(0)
 }
 
-// dieOnHIP reduces once. Then the kernel of rank 0 waits for rank 1, which is killed when rank 0 has opened the pipe.
+// dieOnHIP reduces once. Then the kernel of rank 0 waits for rank 1, which is killed when rank 0 has opened the pipe. Those of other ranks may
+// be enqueued before that or behind it.
 func dieOnHIP(pipe string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), setUpBound)
 	defer cancel()
@@ -190,7 +191,11 @@ func dieOnHIP(pipe string) error {
 		_, err := os.Open(pipe) // returns when the other rank has opened it, too
 		return errors.Join(err, syscall.Kill(os.Getpid(), syscall.SIGKILL))
 	}
-	if err := reduce(); err != nil {
+	err = reduce()
+	if job.Rank() > 1 {
+		return errors.Join(err, job.World.Settle(ctx, stream), job.Check())
+	}
+	if err != nil {
 		return fmt.Errorf("before anybody died: %w", err)
 	}
 	if _, err := os.OpenFile(pipe, os.O_WRONLY, 0); err != nil {
@@ -200,25 +205,32 @@ func dieOnHIP(pipe string) error {
 }
 
 // A killed rank ends the job on AMD's GPUs, also where these execute the code objects: the kernel that waits for it leaves, and the error of
-// the waiting rank names the dead one.
+// all other ranks names the dead one.
 func TestDeathOnHIP(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, c := range map[string]*exec.Cmd{
-		"images for processors": onHIP(t, "f32")("-n", "2", self),
-		"code objects":          executing(t, machineOf(t, gpus.Options{GPUs: 2, Shape: gpus.Shape("gfx942"), Seed: 1}), "gfx942", 2)(self),
+	program := onHIP(t, "f32")
+	for name, x := range map[string]struct {
+		ranks   int
+		program *exec.Cmd
+	}{
+		"images for processors, 2 ranks": {2, program("-n", "2", self)},
+		"images for processors, 4 ranks": {4, program("-n", "4", self)},
+		"images for processors, 8 ranks": {8, program("-n", "8", self)},
+		"code objects":                   {2, executing(t, machineOf(t, gpus.Options{GPUs: 2, Shape: gpus.Shape("gfx942"), Seed: 1}), "gfx942", 2)(self)},
 	} {
 		t.Run(name, func(t *testing.T) {
+			c := x.program
 			pipe := filepath.Join(t.TempDir(), "pipe")
 			if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			c.Env = append(c.Env, hipRank+"="+pipe, "MSCCLPP_LAUNCH__LINGER=1m") // in which rank 0 says why it ends
+			c.Env = append(c.Env, hipRank+"="+pipe, "MSCCLPP_LAUNCH__LINGER=5m") // in which the others say why they end
 			code, out, errs := runs(c)
-			if code != 128+9 || !strings.Contains(errs, "ended: ") || strings.Contains(errs, "before anybody died") || !strings.Contains(errs, "rank 1") || !strings.Contains(errs, "died") {
-				t.Errorf("code %d, %s, %s: expected that rank 0 names rank 1", code, out, errs)
+			if code != 128+9 || strings.Count(errs, "ended: ") != x.ranks-1 || strings.Contains(errs, "before anybody died") || !strings.Contains(errs, "rank 1") || !strings.Contains(errs, "died") {
+				t.Errorf("code %d, %s, %s: expected that all others name rank 1", code, out, errs)
 			}
 		})
 	}

@@ -11,6 +11,8 @@ enum { N = 5000, MOST = 3 };
 ncclResult_t ncclAllToAll(const void* send, void* recv, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclAllToAllv(const void* send, const size_t sendcounts[], const size_t sdispls[], void* recv, const size_t recvcounts[],
                            const size_t rdispls[], ncclDataType_t type, ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclAlltoAllv(const void* send, const size_t sendcounts[], const size_t sdispls[], void* recv, const size_t recvcounts[],
+                           const size_t rdispls[], ncclDataType_t type, ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclAllReduceWithBias(const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                                    cudaStream_t stream, const void* bias);
 ncclResult_t mscclLoadAlgo(const char* path, int* handle, int rank);
@@ -46,14 +48,17 @@ static void refused(ncclComm_t comm, void* send, void* recv, void* stream) {
   FAILS(ncclAllReduceWithBias(send, recv, 16, ncclFloat32, ncclSum, comm, stream, send), ncclInvalidUsage, "ncclAllReduceWithBias");
   FAILS(mscclLoadAlgo("x", &handle, rank), ncclInvalidUsage, "plans");
   FAILS(ncclAllReduce(host, recv, 16, ncclFloat32, ncclSum, comm, stream), ncclInvalidArgument, "sendbuff"); /* NCCL_CHECK_POINTERS */
-  FAILS(ncclAllToAllv(send, NULL, NULL, recv, NULL, NULL, ncclFloat32, comm, stream), ncclInvalidArgument, "ncclAllToAllv");
+  FAILS(ncclAllToAllv(send, NULL, NULL, recv, NULL, NULL, ncclFloat32, comm, stream), ncclInvalidArgument, "ncclAlltoAllv");
 }
 
+typedef ncclResult_t (*exchange)(const void*, const size_t*, const size_t*, void*, const size_t*, const size_t*, ncclDataType_t, ncclComm_t, cudaStream_t);
+
 /* uneven sends 1000 elements to oneself and N to the other rank, from places of their own. */
-static void uneven(ncclComm_t comm, void* send, void* recv, void* stream) {
+static void uneven(exchange by, ncclComm_t comm, void* send, void* recv, void* stream) {
   size_t counts[2], sends[2], recvs[2];
   for (int peer = 0; peer < 2; peer++) counts[peer] = peer == rank ? 1000 : N, sends[peer] = (size_t)peer * N, recvs[peer] = (size_t)(1 - peer) * (N + 8);
-  NCCL(ncclAllToAllv(send, counts, sends, recv, counts, recvs, ncclFloat32, comm, stream));
+  copy(recv, send, sizeof host, stream);
+  NCCL(by(send, counts, sends, recv, counts, recvs, ncclFloat32, comm, stream));
   copy(host, recv, sizeof host, stream);
   for (int peer = 0; peer < 2; peer++)
     for (size_t i = 0; i < counts[peer]; i++) is((int)(recvs[peer] + i), element(peer, rank * N + (int)i));
@@ -89,7 +94,8 @@ int main(void) {
   copy(host, recv, sizeof host, stream);
   for (int i = 0; i < 32; i++) is(i, element(i / 16, i % 16));
 
-  uneven(comm, send, recv, stream);
+  uneven(ncclAllToAllv, comm, send, recv, stream);
+  uneven(ncclAlltoAllv, comm, send, recv, stream);
   refused(comm, send, recv, stream);
 
   NCCL(ncclMemFree(recv));

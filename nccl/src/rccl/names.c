@@ -8,12 +8,12 @@ EXPORT(ncclResult_t, AllToAll, const void* send, void* recv, size_t count, ncclD
 }
 
 /* Every rank sends each other one a part of its own size: messages, in a group. */
-EXPORT(ncclResult_t, AllToAllv, const void* send, const size_t sendcounts[], const size_t sdispls[], void* recv, const size_t recvcounts[],
+EXPORT(ncclResult_t, AlltoAllv, const void* send, const size_t sendcounts[], const size_t sdispls[], void* recv, const size_t recvcounts[],
        const size_t rdispls[], ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
   int n = 0, element = type_size(type);
   if (sendcounts == NULL || sdispls == NULL || recvcounts == NULL || rdispls == NULL)
-    return fail(ncclInvalidArgument, "ncclAllToAllv : counts and displacements: expected no NULL");
-  if (element == 0) return fail(ncclInvalidArgument, "ncclAllToAllv : invalid type %d", (int)type);
+    return fail(ncclInvalidArgument, "ncclAlltoAllv : counts and displacements: expected no NULL");
+  if (element == 0) return fail(ncclInvalidArgument, "ncclAlltoAllv : invalid type %d", (int)type);
   ncclResult_t r = pncclCommCount(comm, &n);
   if (r != ncclSuccess || (r = pncclGroupStart()) != ncclSuccess) return r;
   for (int peer = 0; peer < n && r == ncclSuccess; peer++) {
@@ -22,6 +22,12 @@ EXPORT(ncclResult_t, AllToAllv, const void* send, const size_t sendcounts[], con
   }
   ncclResult_t end = pncclGroupEnd();
   return r == ncclSuccess ? end : r;
+}
+
+/* Its name until RCCL 2.28. */
+EXPORT(ncclResult_t, AllToAllv, const void* send, const size_t sendcounts[], const size_t sdispls[], void* recv, const size_t recvcounts[],
+       const size_t rdispls[], ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
+  return pncclAlltoAllv(send, sendcounts, sdispls, recv, recvcounts, rdispls, type, comm, stream);
 }
 
 EXPORT(ncclResult_t, AllReduceWithBias, const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
