@@ -2,7 +2,9 @@ package inference
 
 import (
 	"testing"
+	"unsafe"
 
+	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
@@ -36,6 +38,36 @@ func TestVectorsOfAThread(t *testing.T) {
 		c := NormCall{Tokens: x.tokens, Hidden: x.hidden, Type: kernel.BFloat16}
 		if got := c.vectors(x.clusters); got != x.want {
 			t.Errorf("%+v: the flag is %d", x, got)
+		}
+	}
+}
+
+// The kernel of frequent calls has those whose rows a team has in its threads, and no others.
+func TestFrequentCalls(t *testing.T) {
+	row := unsafe.Pointer(new([1]byte))
+	for _, x := range []struct {
+		name string
+		call NormCall
+		l    device.Launch
+		two  bool
+		want bool
+	}{
+		{"a row", NormCall{}, device.Launch{Cluster: 8, Block: 128}, false, true},
+		{"e4m3", NormCall{Quantization: E4M3PerToken}, device.Launch{Cluster: 8, Block: 128}, false, true},
+		{"a part of a row", NormCall{}, device.Launch{Cluster: 4, Block: 128}, false, false},
+		{"two-shot", NormCall{}, device.Launch{Cluster: 8, Block: 128}, true, false},
+		{"LayerNorm", NormCall{Norm: LayerNorm}, device.Launch{Cluster: 8, Block: 128}, false, false},
+		{"a bias", NormCall{Bias: row}, device.Launch{Cluster: 8, Block: 128}, false, false},
+		{"integers", NormCall{Quantization: Int8PerToken}, device.Launch{Cluster: 8, Block: 128}, false, false},
+		{"own rows", NormCall{Rows: OwnRows}, device.Launch{Cluster: 8, Block: 128}, true, false},
+	} {
+		x.call.Tokens, x.call.Hidden, x.call.Type = 1, 8192, kernel.BFloat16
+		for ranks := 1; ranks <= 3; ranks++ {
+			var a normArgs
+			a.prepare(&x.call, 0, ranks, x.two && ranks > 1)
+			if got, want := a.frequent(&x.call, x.l), (x.want || x.two && ranks == 1) && ranks < 3; got != want {
+				t.Errorf("%s, %d ranks: %v, expected %v", x.name, ranks, got, want)
+			}
 		}
 	}
 }

@@ -14,9 +14,15 @@ const mostThreads = 256
 // kernelOfNorms is the kernel of AllReduceNorm.
 func kernelOfNorms() ownkernel.Kernel {
 	return ownkernel.Kernel{
-		Family: "inference", Algorithm: "allreduce_norm", Symbol: "mscclpp_inference_allreduce_norm", Purpose: "inference", Layout: layout(), Images: image.Images,
+		Family: "inference", Algorithm: "allreduce_norm", Symbol: symbolOfNorms, Purpose: "inference", Layout: layout(), Images: image.Images,
 	}
 }
+
+// The kernels of all calls, and of frequent ones.
+const (
+	symbolOfNorms = "mscclpp_inference_allreduce_norm"
+	symbolOfRMS   = "mscclpp_inference_rms_norm"
+)
 
 // hasClusters reports whether images for an architecture are for clusters of blocks.
 func hasClusters(arch string) bool {

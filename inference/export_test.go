@@ -1,6 +1,13 @@
 package inference
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/mscclpp-go/mscclpp/framework/device"
+)
+
+// SymbolOfNorms is the kernel of all calls.
+const SymbolOfNorms = symbolOfNorms
 
 // Interpreted is a rank of a job in which the committed kernels are interpreted.
 type Interpreted struct {
@@ -13,8 +20,9 @@ type Interpreted struct {
 // StateBytes is the size of a rank's state.
 const StateBytes = unsafe.Sizeof(normState{})
 
-// Arguments are those of the one launch of a call, and how many rows it has, of all owners.
-func (i Interpreted) Arguments(c *NormCall) (args []byte, works uint32, err error) {
+// Arguments are those of the one launch of a call, in teams of so many blocks and threads; how many rows it has, of all owners; and the kernel
+// that the host would launch.
+func (i Interpreted) Arguments(c *NormCall, cluster uint8, block uint32) (args []byte, works uint32, entry string, err error) {
 	if err = c.check(); err == nil {
 		err = c.checkBuffers(i.Rank, i.Ranks)
 	}
@@ -30,5 +38,10 @@ func (i Interpreted) Arguments(c *NormCall) (args []byte, works uint32, err erro
 	if two {
 		works *= a.Ranks
 	}
-	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&a)), unsafe.Sizeof(a))...), works, err
+	entry = symbolOfNorms
+	if a.frequent(c, device.Launch{Cluster: cluster, Block: block}) {
+		entry = symbolOfRMS
+	}
+	a.Flags |= early // calls of one job begin as early as they can
+	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(&a)), unsafe.Sizeof(a))...), works, entry, err
 }

@@ -83,9 +83,12 @@ func enqueue(t *testing.T, s *interpret.Session, arch string, ranks int, trials 
 			call, err := trial.Call(at(r, i), r, ranks, uint64(i))
 			must(err)
 			rank := inference.Interpreted{Rank: r, Ranks: ranks, State: address(r, 1), Peers: address(r, 2), Notices: interpretedNotices, Half: interpretedHalf, Vectors: x.vectors}
-			args, works, err := rank.Arguments(call)
+			args, works, entry, err := rank.Arguments(call, uint8(x.cluster), x.block)
 			must(err)
-			must(s.Launch(&interpret.Launch{Image: fmt.Sprintf("inference-%v-%s", trial.Type, arch), Entry: "mscclpp_inference_allreduce_norm", Rank: r,
+			if i%2 == 1 { // both kernels take turns in one memory
+				entry = inference.SymbolOfNorms
+			}
+			must(s.Launch(&interpret.Launch{Image: fmt.Sprintf("inference-%v-%s", trial.Type, arch), Entry: entry, Rank: r,
 				Grid: (min(works, x.teams) + 1) * x.cluster, Block: x.block, Overlap: i > 0, Cluster: x.cluster, Arguments: args}))
 		}
 	}

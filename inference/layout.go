@@ -21,6 +21,7 @@ const (
 	ownInput
 	pairs
 	quads
+	early // of tests: a launch that lets the next one begin before those before it have ended takes longer, as the next one's blocks are in its way
 )
 
 // mostBlocks are those with rows, of a launch on a GPU.
@@ -36,8 +37,8 @@ type normState struct {
 	Launches uint64
 	Left     uint32
 	Apart    uint32
-	_        [12]uint32
-	Counts   [1 + mostBlocks]uint32
+	Begun    uint64
+	_        [10]uint32
 }
 
 type normArgs struct {

@@ -226,5 +226,5 @@ func (a *normArgs) signature(t kernel.DataType) uint32 {
 	if a.Bias != 0 {
 		present |= 2
 	}
-	return ownkernel.Signature(uint32(t), a.Tokens, a.Hidden, a.Flags&^(pairs|quads), a.Quantized, math.Float32bits(a.Epsilon), present, a.Ranks, a.First, a.Count)
+	return ownkernel.Signature(uint32(t), a.Tokens, a.Hidden, a.Flags&^(pairs|quads|early), a.Quantized, math.Float32bits(a.Epsilon), present, a.Ranks, a.First, a.Count)
 }

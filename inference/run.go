@@ -140,15 +140,37 @@ func (w *Workspace) launch(k device.Kernel, c *NormCall, first, count uint64) er
 	a := &w.args
 	a.First, a.Count = uint32(first), uint32(count)
 	a.Signature = a.signature(c.Type)
+	l := w.shape(c)
+	if a.frequent(c, l) && w.code.Carried == nil {
+		var err error
+		if k, err = w.frequent(c.Type); err != nil {
+			return err
+		}
+	}
 	if !w.running.Begin() {
 		return w.interrupt()
 	}
-	err := k.Launch(w.shape(c), unsafe.Pointer(a), unsafe.Sizeof(*a))
+	err := k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a))
 	w.running.End()
 	if err != nil {
 		return err
 	}
 	return w.outcome()
+}
+
+// frequent is the kernel of frequent calls, for elements of a type.
+func (w *Workspace) frequent(t kernel.DataType) (k device.Kernel, err error) {
+	if w.rms[t] == nil {
+		w.rms[t], err = w.code.Beside(symbolOfRMS, t)
+	}
+	return w.rms[t], err
+}
+
+// frequent reports whether a launch is of the frequent calls: RMSNorm without a bias of one rank or two, in one shot, of rows for which a
+// team has room in its threads.
+func (a *normArgs) frequent(c *NormCall, l device.Launch) bool {
+	quantized := c.Quantization == NotQuantized || c.Quantization == E4M3PerToken
+	return a.Ranks <= 2 && a.Flags&^(pairs|quads) == 0 && a.Bias == 0 && quantized && c.Hidden*c.Type.Size()/16 <= a.each()*int(l.Cluster)*int(l.Block)
 }
 
 // The shape of a launch. A row has one thread for each 16 bytes, in a cluster of blocks, so that it is not one multiprocessor that does
@@ -166,6 +188,17 @@ const (
 	threadsOfUnit = 512 // of a multiprocessor: the kernel has 128 registers
 )
 
+// each is how many vectors of a row a thread has at a time.
+func (a *normArgs) each() int {
+	switch {
+	case a.Flags&pairs != 0:
+		return 2
+	case a.Flags&quads != 0:
+		return 4
+	}
+	return 1
+}
+
 // shape is that of a launch: a team of blocks has a row at a time, and one more keeps the books. All of them are resident at once.
 func (w *Workspace) shape(c *NormCall) device.Launch {
 	l := device.Launch{Grid: 1, Block: 1, Stream: c.Stream, Overlap: true}
@@ -173,13 +206,7 @@ func (w *Workspace) shape(c *NormCall) device.Launch {
 		return l
 	}
 	vectors, team, threads := (c.Hidden*c.Type.Size()/16+warp-1)/warp*warp, 1, teamThreads
-	each := 1
-	switch {
-	case w.args.Flags&pairs != 0:
-		each = 2
-	case w.args.Flags&quads != 0:
-		each = 4
-	}
+	each := w.args.each()
 	for w.clusters && team < mostTeam && team*threads*each < vectors {
 		team *= 2
 	}

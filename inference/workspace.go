@@ -12,6 +12,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/internal/ownkernel"
 	"github.com/mscclpp-go/mscclpp/internal/ownmemory"
 	"github.com/mscclpp-go/mscclpp/internal/streamorder"
@@ -39,7 +40,8 @@ type Workspace struct {
 	host   bool
 	number uint32 // in reports of waits
 
-	clusters bool // the kernel was built for them
+	clusters bool                            // the kernel was built for them
+	rms      [kernel.DataTypes]device.Kernel // for frequent calls; nil: it is not loaded, or there is none
 	unlist   func()
 
 	running ownkernel.Launching

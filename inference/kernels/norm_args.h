@@ -28,22 +28,25 @@ enum NormFlag : uint32_t {
   kOwnOutput = 16,    // so has the output, and nothing is sent
   kOwnInput = 32,     // so has the input, and there is nothing to be added up
   kPairs = 64,        // on GPUs a thread has two vectors of 16 bytes of a row at a time
-  kQuads = 128        // four, on GPUs with clusters, and its team has the whole row
+  kQuads = 128,       // four, on GPUs with clusters, and its team has the whole row
+  kEarly = 256        // the next launch may begin before those before this one have ended
 };
 
 // The most blocks that have rows.
 constexpr uint32_t kMostBlocks = 1023;
 
-// In device memory, private to the rank: replays of a graph go on where the last launch ended. A block counts launches in a
-// word of its own, as another one may be behind or ahead; the block without rows counts for those that a launch lacks.
+// In device memory, private to the rank: replays of a graph go on where the last launch ended.
 struct NormState {
   uint64_t launches;  // on the host: that have ended
   uint32_t left;      // not 0: a launch was left before its end
   uint32_t apart;     // 1 + a rank that is in another call
-  uint32_t pad[12];
-  uint32_t counts[1 + kMostBlocks];  // the first one is that of the block without rows
+  uint64_t begun;     // on GPUs: each launch adds kLaunch, each block a part of that
+  uint32_t pad[10];
 };
-static_assert(sizeof(NormState) == 64 + 4 * 1024, "layout");
+static_assert(sizeof(NormState) == 64, "layout");
+
+// All blocks of a launch but the last add 1 when they begin, and the last one the rest. The rest is larger than all other parts together.
+constexpr uint64_t kLaunch = 4 * (kMostBlocks + 1);
 
 // Memory that the ranks open to each other begins with notices: two for each rank, by turns.
 struct NormNotice {

@@ -3,12 +3,12 @@
 // On a GPU a team of blocks has a row at a time. The last team has none: it sends the signature of the call to the other ranks, receives
 // theirs, and compares. No other team waits for it, so that the comparison costs no time.
 //
-// Nothing at the end of a launch costs time either. No counter tells which block is the last: each block counts launches
-// itself, by a store that nobody waits for before the launch has ended.
+// A launch learns its number when it begins, while those before it still run, and nothing at its end but its results takes time.
 #ifndef MSCCLPP_INFERENCE_NORM_FAMILY_H_
 #define MSCCLPP_INFERENCE_NORM_FAMILY_H_
 
 #include "norm_host.h"
+#include "norm_rms.h"
 #include "norm_rows.h"
 
 namespace mscclpp {
@@ -17,7 +17,8 @@ namespace inference {
 #if !MSCCLPP_TARGET_CPU
 
 // compare ends the launch if a rank has begun another call.
-MSCCLPP_DEVICE void compare(const NormArgs& a, const Team& team, uint32_t launch) {
+MSCCLPP_DEVICE void compare(const NormArgs& a, const Team& team) {
+  const uint32_t launch = team.launch;
   const auto turn = (launch % 2) * a.ranks;
   for (uint32_t r = thread_id(); r < a.ranks; r += block_dim()) {
     auto* theirs = reinterpret_cast<NormNotice*>(team.peer(r)) + turn + a.rank;
@@ -41,12 +42,11 @@ MSCCLPP_DEVICE void compare(const NormArgs& a, const Team& team, uint32_t launch
 }
 
 template <class T, uint32_t E, uint32_t kFlags>
-MSCCLPP_DEVICE uint32_t rows_of(const NormArgs& a, Team& team, const uint32_t* count) {
+MSCCLPP_DEVICE void rows_of(const NormArgs& a, Team& team) {
   Rows<T, E, kFlags> rows(a, team);
-  const uint32_t before = load_relaxed_device(count), first = team.index, teams = team.count - 1, works = rows.at.works();
+  const uint32_t first = team.index, teams = team.count - 1, works = rows.at.works();
   Row r;
   if (first < works && rows.at.work(first, &r)) rows.fetch(r);
-  rows.start(before + 1);
   for (uint32_t w = first; w < works; w += teams) {
     if (rows.at.work(w, &r)) rows.send_input(r);
   }
@@ -59,55 +59,86 @@ MSCCLPP_DEVICE uint32_t rows_of(const NormArgs& a, Team& team, const uint32_t* c
       else if (!rows.at.has(kOwnOutput)) rows.accept(r);
     }
   }
-  return before + 1;
-}
-
-// The team without rows compares calls, and counts the launch for the blocks that it lacks.
-MSCCLPP_DEVICE uint32_t keep_books(const NormArgs& a, const Team& team, const uint32_t* count) {
-  const uint32_t with_rows = grid_dim() - team.size, launch = load_relaxed_device(count) + 1;
-  for (uint32_t b = with_rows + thread_id(); b < kMostBlocks; b += block_dim()) a.state->counts[1 + b] = launch;
-  compare(a, team, launch);
-  return launch;
 }
 
 // Frequent calls have code of their own: their threads take fewer registers and instructions.
 template <class T, uint32_t E>
-MSCCLPP_DEVICE uint32_t rows_of(const NormArgs& a, Team& team, const uint32_t* count) {
-  const uint32_t flags = a.flags & ~(kPairs | kQuads);
-  if (a.quantized == kNotQuantized && (flags & ~kWholeRows) == 0) return rows_of<T, E, kWholeRows>(a, team, count);
-  if (a.quantized == kE4M3PerToken && (flags & ~kE4M3Rows) == 0 && a.bias == nullptr) return rows_of<T, E, kE4M3Rows>(a, team, count);
-  return rows_of<T, E, kAllFlags>(a, team, count);
+MSCCLPP_DEVICE void rows_of(const NormArgs& a, Team& team) {
+  const uint32_t flags = a.flags & ~(kPairs | kQuads | kEarly);
+  if (a.quantized == kNotQuantized && (flags & ~kWholeRows) == 0) return rows_of<T, E, kWholeRows>(a, team);
+  if (a.quantized == kE4M3PerToken && (flags & ~kE4M3Rows) == 0 && a.bias == nullptr) return rows_of<T, E, kE4M3Rows>(a, team);
+  return rows_of<T, E, kAllFlags>(a, team);
+}
+
+// begin waits for the launches before, and lets the next one begin. Until then the next one cannot overtake, as it waits for this one to end.
+MSCCLPP_DEVICE void begin(const NormArgs& a) {
+  const bool early = (a.flags & kEarly) != 0;
+  if (early) release_next();
+  await_previous();
+  if (!early) release_next();
+}
+
+// The last team has no rows: its first block compares calls.
+MSCCLPP_DEVICE bool compares(const NormArgs& a, const Team& team) {
+  if (team.index + 1 < team.count) return false;
+  begin(a);
+  if (team.rank == 0) compare(a, team);
+  return true;
 }
 
 template <class T>
 MSCCLPP_DEVICE void all_reduce_norm(const NormArgs& a) {
   Team team(a);
-  await_previous();
-  release_next();
-  const bool last = team.index + 1 == team.count;
-  if (last && team.rank != 0) return;
-  uint32_t* count = &a.state->counts[last ? 0 : 1 + block_id()];
-  uint32_t launch;
-  if (last) launch = keep_books(a, team, count);
+  if (compares(a, team)) return;
+  begin(a);
 #if MSCCLPP_CLUSTERS
-  else if ((a.flags & kQuads) != 0) launch = rows_of<T, 4>(a, team, count);
+  if ((a.flags & kQuads) != 0) return rows_of<T, 4>(a, team);
 #endif
-  else if ((a.flags & kPairs) != 0) launch = rows_of<T, 2>(a, team, count);
-  else launch = rows_of<T, 1>(a, team, count);
-  block_sync();  // all of the block know the launch
-  if (thread_id() == 0) store_relaxed_device(count, launch);
+  (a.flags & kPairs) != 0 ? rows_of<T, 2>(a, team) : rows_of<T, 1>(a, team);
+}
+
+template <class T, uint32_t E, bool kBytes, bool kTwo>
+MSCCLPP_DEVICE void rms_norm(const NormArgs& a, Team& team) {
+  RmsRows<T, E, kBytes, kTwo> rows(a, team);
+  begin(a);
+  rows.run();
+}
+template <class T, uint32_t E>
+MSCCLPP_DEVICE void rms_norm(const NormArgs& a, Team& team) {
+  if (a.quantized != kNotQuantized) return a.ranks > 1 ? rms_norm<T, E, true, true>(a, team) : rms_norm<T, E, true, false>(a, team);
+  a.ranks > 1 ? rms_norm<T, E, false, true>(a, team) : rms_norm<T, E, false, false>(a, team);
+}
+template <class T>
+MSCCLPP_DEVICE void rms_norm(const NormArgs& a) {
+  Team team(a);
+  if (compares(a, team)) return;
+#if MSCCLPP_CLUSTERS
+  if ((a.flags & kQuads) != 0) return rms_norm<T, 4>(a, team);
+#endif
+  (a.flags & kPairs) != 0 ? rms_norm<T, 2>(a, team) : rms_norm<T, 1>(a, team);
 }
 #endif
 
 // Several blocks share a multiprocessor, so that all rows of a few hundred tokens are under way at once: 128 registers a thread.
 #if MSCCLPP_TARGET_CUDA
-extern "C" MSCCLPP_GLOBAL void __attribute__((launch_bounds(MSCCLPP_MAX_THREADS, 512 / MSCCLPP_MAX_THREADS)))
-mscclpp_inference_allreduce_norm(const NormArgs args) {
-  all_reduce_norm<Element>(args);
-}
+#define MSCCLPP_NORM_KERNEL(name, f)                                                                                                    \
+  extern "C" MSCCLPP_GLOBAL void __attribute__((launch_bounds(MSCCLPP_MAX_THREADS, 512 / MSCCLPP_MAX_THREADS))) name(const NormArgs args) { \
+    f<Element>(args);                                                                                                                  \
+  }
 #else
-MSCCLPP_KERNEL(mscclpp_inference_allreduce_norm, NormArgs, args) { all_reduce_norm<Element>(args); }
+#define MSCCLPP_NORM_KERNEL(name, f) \
+  MSCCLPP_KERNEL(name, NormArgs, args) { f<Element>(args); }
 #endif
+
+MSCCLPP_NORM_KERNEL(mscclpp_inference_allreduce_norm, all_reduce_norm)
+#if MSCCLPP_TARGET_CPU
+// A host has one code for all calls.
+template <class T>
+inline void rms_norm(const NormArgs& a) {
+  all_reduce_norm<T>(a);
+}
+#endif
+MSCCLPP_NORM_KERNEL(mscclpp_inference_rms_norm, rms_norm)
 
 }  // namespace inference
 }  // namespace mscclpp

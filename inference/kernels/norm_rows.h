@@ -78,22 +78,18 @@ struct Rows {
   const NormArgs& a;
   Places<kFlags> at;
   Team& team;
-  uint32_t launch = 0;
-  const uint32_t begin, step, vectors, chunk;
+  const uint32_t launch, begin, step, vectors, chunk;
   bool ok = true;
   uint32_t held = ~0u;  // the row whose input is here
   Vec16 mine[E], weight[E], bias[E];
   Vec16 kept[E];        // sums
 
   MSCCLPP_DEVICE Rows(const NormArgs& args, Team& t)
-      : a(args), at(args, static_cast<uint64_t>(args.hidden) * sizeof(T)), team(t), begin(t.thread()), step(t.threads()), vectors(args.hidden / V::kElements),
-        chunk(E * t.threads()) {}
-
-  // The number of the launch says where packets are; the input of the first row is under way meanwhile.
-  MSCCLPP_DEVICE void start(uint32_t number) {
-    launch = number;
-    at.set(number);
+      : a(args), at(args, static_cast<uint64_t>(args.hidden) * sizeof(T)), team(t), launch(t.launch), begin(t.thread()), step(t.threads()), vectors(args.hidden / V::kElements),
+        chunk(E * t.threads()) {
+    at.set(launch);
   }
+
   MSCCLPP_DEVICE void fetch(const Row& r) {
     if (at.has(kOwnInput) && r.owner != a.rank) return;
     load(at.input_of(r), 0, mine);

@@ -25,6 +25,7 @@ struct Shared {
   alignas(16) float parts[2][2 * kMostParts];
   uint64_t arrived[2];  // mbarriers
   char* peers[kMostPeers];
+  uint64_t begun;
 };
 
 MSCCLPP_DEVICE float shuffled(float v, uint32_t distance) {
@@ -62,6 +63,7 @@ MSCCLPP_DEVICE bool phase_ended(uint64_t arrived, uint32_t parity) {
 struct Team {
   uint32_t rank = 0, size = 1;  // of the block, among those of the row
   uint32_t index, count;        // of the team, among all
+  uint32_t launch;              // its number
   uint32_t round = 0;
   float* room;                  // words of this block, where a target has no shared memory
   char* const* peers;
@@ -69,12 +71,17 @@ struct Team {
   Shared* shared;
 #endif
 
-  // It touches nothing that an earlier kernel may have written.
+  // It touches nothing that an earlier kernel reads or writes behind its own beginning. Launches begin in their order: all blocks of those
+  // before have added their parts to the state, as each calls release_next behind that.
   MSCCLPP_DEVICE Team(const NormArgs& a) : index(block_id()), count(grid_dim()), room(a.room + static_cast<uint64_t>(block_id()) * block_dim()), peers(a.peers) {
+    const uint64_t others = grid_dim() - 1;
+    uint64_t begun = 0;
+    if (thread_id() == 0) begun = fetch_add_relaxed_device(&a.state->begun, block_id() < others ? uint64_t{1} : kLaunch - others);
 #if MSCCLPP_TARGET_CUDA
     static __attribute__((shared)) Shared memory;
     shared = &memory;
     for (uint32_t r = thread_id(); r < a.ranks; r += block_dim()) memory.peers[r] = a.peers[r];
+    for (uint32_t i = 4 * thread_id(); i < 4 * Shared::kMostParts; i += 4 * block_dim()) *reinterpret_cast<Vec16*>(memory.parts[0] + i) = Vec16{0, 0, 0, 0};
     peers = memory.peers;
 #endif
 #if MSCCLPP_CLUSTERS
@@ -83,15 +90,17 @@ struct Team {
     index /= size, count /= size;
     if (size > 1) {
       if (thread_id() == 0) {
+        memory.begun = begun;
         for (uint32_t k = 0; k < 2; ++k) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" : : "l"(shared_address(&memory.arrived[k])) : "memory");
         asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
       }
       // All blocks run, and their barriers are ready.
       asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" : : : "memory");
+      launch = static_cast<uint32_t>(memory.begun / kLaunch) + 1;
       return;
     }
 #endif
-    block_sync();
+    launch = static_cast<uint32_t>(block_share(begun) / kLaunch) + 1;
   }
 
   MSCCLPP_DEVICE char* peer(uint32_t r) const { return peers[r]; }
@@ -144,15 +153,23 @@ struct Team {
 
  private:
 #if MSCCLPP_TARGET_CUDA
+  // Behind the last part are zeros, up to a multiple of four.
   template <bool kTwo>
   MSCCLPP_DEVICE static void read(const float* all, uint32_t parts, float& sum, float& most) {
+    struct Four { float v[4]; };
     float s[4] = {}, m[4] = {};
-    for (uint32_t p = 0; p < parts; p += 4) {
+    MSCCLPP_ROLLED
+    for (uint32_t p = 0; p < parts; p += 8) {
       MSCCLPP_UNROLL
-      for (uint32_t k = 0; k < 4; ++k) {
-        if (p + k >= parts) continue;
-        s[k] += all[p + k];
-        if (kTwo) m[k] = larger(m[k], all[Shared::kMostParts + p + k]);
+      for (uint32_t q = 0; q < 8; q += 4) {
+        if (p + q >= parts) continue;
+        const Four some = __builtin_bit_cast(Four, *reinterpret_cast<const Vec16*>(all + p + q));
+        MSCCLPP_UNROLL
+        for (uint32_t k = 0; k < 4; ++k) s[k] += some.v[k];
+        if (!kTwo) continue;
+        const Four large = __builtin_bit_cast(Four, *reinterpret_cast<const Vec16*>(all + Shared::kMostParts + p + q));
+        MSCCLPP_UNROLL
+        for (uint32_t k = 0; k < 4; ++k) m[k] = larger(m[k], large.v[k]);
       }
     }
     sum = (s[0] + s[1]) + (s[2] + s[3]);

@@ -33,7 +33,7 @@ type Kernel struct {
 	// Carried is the transport's kernel, after Find; nil: it is one of the images of this module.
 	Carried *comm.Kernel
 
-	modules []device.Module
+	modules [kernel.DataTypes]device.Module
 	loaded  [kernel.DataTypes]device.Kernel
 }
 
@@ -104,8 +104,16 @@ func (k *Kernel) open(d device.Device, t kernel.DataType) (device.Kernel, error)
 	if k.Opened != nil {
 		k.Opened(d.Info(), i)
 	}
-	k.modules = append(k.modules, m)
+	k.modules[t] = m
 	return found, nil
+}
+
+// Beside is another kernel of the image that Load has opened for elements of a type; nil: a transport has brought the kernel, alone.
+func (k *Kernel) Beside(symbol string, t kernel.DataType) (device.Kernel, error) {
+	if k.modules[t] == nil {
+		return nil, nil
+	}
+	return k.modules[t].Kernel(symbol)
 }
 
 func (k *Kernel) module(d device.Device, i framework.ImageInfo) (device.Module, error) {
@@ -128,9 +136,11 @@ func (k *Kernel) module(d device.Device, i framework.ImageInfo) (device.Module, 
 // Close unloads what Load has loaded.
 func (k *Kernel) Close() error {
 	var errs []error
-	for _, m := range k.modules {
-		errs = append(errs, m.Close())
+	for t, m := range k.modules {
+		if m != nil {
+			errs = append(errs, m.Close())
+		}
+		k.modules[t] = nil
 	}
-	k.modules = nil
 	return errors.Join(errs...)
 }

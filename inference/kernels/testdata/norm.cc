@@ -13,8 +13,8 @@ using namespace mscclpp::inference;
 
 namespace {
 
-constexpr uint32_t kLaunches = 5, kRanks = 3, kMostTokens = 4, kMostHidden = 32;
-constexpr uint64_t kHalf = 2 * kRanks * kMostTokens * (kMostHidden * 4 + 16);
+constexpr uint32_t kLaunches = 5, kMostRanks = 3, kMostTokens = 4, kMostHidden = 32;
+constexpr uint64_t kHalf = 2 * kMostRanks * kMostTokens * (kMostHidden * 4 + 16);
 
 struct Shape { uint32_t tokens, hidden; };
 constexpr Shape kShapes[kLaunches] = {{4, 8}, {1, 32}, {3, 24}, {4, 32}, {2, 8}};
@@ -22,31 +22,32 @@ constexpr Shape kShapes[kLaunches] = {{4, 8}, {1, 32}, {3, 24}, {4, 32}, {2, 8}}
 struct Sequence {
   NormArgs args[kLaunches];
   GridBarrier* stream;
+  bool frequent;  // each second call by the kernel for those
 };
 
 void sequence(const Sequence* s, const LaunchShape* shape) {
   for (uint32_t k = 0; k < kLaunches; ++k) {
-    mscclpp_inference_allreduce_norm(&s->args[k], shape);
+    (s->frequent && k % 2 == 0 ? mscclpp_inference_rms_norm : mscclpp_inference_allreduce_norm)(&s->args[k], shape);
     if (!grid_sync(s->stream, s->args[k].control)) return;
   }
 }
 
 float value(uint32_t rank, uint32_t launch, uint32_t i) { return static_cast<float>((rank * 7 + launch * 5 + i * 3) % 11) - 5; }
 
-void rows(check::Job& job, uint32_t flags, bool bytes = false) {
-  Sequence all[kRanks] = {};
-  char* memory[kRanks];
-  const uint64_t notices = 2 * kRanks * sizeof(NormNotice);
-  for (uint32_t r = 0; r < kRanks; ++r) {
+void rows(check::Job& job, uint32_t flags, bool bytes = false, uint32_t ranks = kMostRanks, bool frequent = false) {
+  Sequence all[kMostRanks] = {};
+  char* memory[kMostRanks];
+  const uint64_t notices = 2 * ranks * sizeof(NormNotice);
+  for (uint32_t r = 0; r < ranks; ++r) {
     memory[r] = job.alloc<char>(notices + 2 * kHalf);
     memset(memory[r] + notices, 0xff, 2 * kHalf);
   }
-  for (uint32_t r = 0; r < kRanks; ++r) {
-    char** peers = job.alloc<char*>(kRanks);
-    for (uint32_t p = 0; p < kRanks; ++p) peers[p] = memory[p];
+  for (uint32_t r = 0; r < ranks; ++r) {
+    char** peers = job.alloc<char*>(ranks);
+    for (uint32_t p = 0; p < ranks; ++p) peers[p] = memory[p];
     NormState* state = job.alloc<NormState>(1);
     float* room = job.alloc<float>(16);
-    all[r].stream = job.alloc<GridBarrier>(1);
+    all[r].stream = job.alloc<GridBarrier>(1), all[r].frequent = frequent;
     for (uint32_t k = 0; k < kLaunches; ++k) {
       NormArgs& a = all[r].args[k];
       const uint32_t n = kShapes[k].tokens * kShapes[k].hidden;
@@ -63,15 +64,16 @@ void rows(check::Job& job, uint32_t flags, bool bytes = false) {
       a.residual_out = job.alloc<char>(4 * n);
       a.notices = notices, a.half = kHalf;
       a.signature = 7;
-      a.tokens = kShapes[k].tokens, a.hidden = kShapes[k].hidden, a.rank = r, a.ranks = kRanks, a.flags = flags, a.epsilon = 0.25f;
-      a.share = (a.tokens + kRanks - 1) / kRanks, a.count = (flags & kTwoShot) != 0 ? a.share : a.tokens;
+      a.tokens = kShapes[k].tokens, a.hidden = kShapes[k].hidden, a.rank = r, a.ranks = ranks, a.flags = flags, a.epsilon = 0.25f;
+      a.share = (a.tokens + ranks - 1) / ranks, a.count = (flags & kTwoShot) != 0 ? a.share : a.tokens;
     }
     // Blocks of rows, and the one that keeps the books.
-    job.launch(r, 2 + r % 2, r == 1 ? 3 : 4, sequence, all[r]);
+    job.launch(r, 2 + r % 2, r == 1 && !frequent ? 3 : 4, sequence, all[r]);  // frequent: two vectors in each are a row
   }
   job.run();
-  for (uint32_t r = 0; r < kRanks; ++r) {
-    job.expect(all[r].args[0].state->counts[0] == kLaunches, "rank %u: %u launches ended", r, all[r].args[0].state->counts[0]);
+  for (uint32_t r = 0; r < ranks; ++r) {
+    const uint64_t begun = all[r].args[0].state->begun;
+    job.expect(begun == kLaunches * kLaunch, "rank %u: %llu launches, and %llu blocks of one more", r, (unsigned long long)(begun / kLaunch), (unsigned long long)(begun % kLaunch));
     for (uint64_t i = 0; i < 2 * kHalf; ++i) job.expect(memory[r][notices + i] == static_cast<char>(0xff), "rank %u: a packet is left at %llu", r, (unsigned long long)i);
     for (uint32_t k = 0; k < kLaunches; ++k) {
       const NormArgs& a = all[r].args[k];
@@ -79,7 +81,7 @@ void rows(check::Job& job, uint32_t flags, bool bytes = false) {
         float squares = 0;
         for (uint32_t i = t * a.hidden; i < (t + 1) * a.hidden; ++i) {
           float want = 0.5f;
-          for (uint32_t p = 0; p < kRanks; ++p) want += value(p, k, i);
+          for (uint32_t p = 0; p < ranks; ++p) want += value(p, k, i);
           const float got = reinterpret_cast<const float*>(a.residual_out)[i];
           job.expect(got == want, "rank %u, launch %u, element %u: %g, expected %g", r, k, i, got, want);
           squares += want * want;
@@ -101,7 +103,10 @@ void pairs(check::Job& job) { rows(job, kPairs); }
 void pairs_two_shot(check::Job& job) { rows(job, kTwoShot | kPairs); }
 void bytes(check::Job& job) { rows(job, 0, true); }
 void bytes_two_shot(check::Job& job) { rows(job, kTwoShot | kPairs, true); }
+void frequent(check::Job& job) { rows(job, kPairs, false, 2, true); }
+void frequent_bytes(check::Job& job) { rows(job, kPairs, true, 2, true); }
 
 }  // namespace
 
-MSCCLPP_CHECK_MAIN({"one_shot", one_shot}, {"two_shot", two_shot}, {"pairs", pairs}, {"pairs_two_shot", pairs_two_shot}, {"bytes", bytes}, {"bytes_two_shot", bytes_two_shot})
+MSCCLPP_CHECK_MAIN({"one_shot", one_shot}, {"two_shot", two_shot}, {"pairs", pairs}, {"pairs_two_shot", pairs_two_shot}, {"bytes", bytes}, {"bytes_two_shot", bytes_two_shot},
+                    {"frequent", frequent}, {"frequent_bytes", frequent_bytes})
