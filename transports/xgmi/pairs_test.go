@@ -166,6 +166,38 @@ func TestPairWithoutAccess(t *testing.T) {
 	}
 }
 
+// Memory that the device cannot share is refused with what helps.
+func TestMemoryThatIsNotShared(t *testing.T) {
+	seg := framework.Segment{Device: framework.Device{Type: "hip"}, Bytes: 8192, Shares: []framework.Share{{Kind: framework.ShareLocal, Blob: []byte("handle")}}}
+	_, err := on(t, recorded(t, "mi300x"), xgmi.Config{}.Defaults()).Register(t.Context(), seg)
+	if framework.Class(err) != framework.ErrUnsupported || !strings.Contains(err.Error(), "gpu_memory: host") {
+		t.Errorf("%v: expected a refusal that names what helps", err)
+	}
+}
+
+// The devices of one divided card, which differ in the function of their address alone, reach each other.
+func TestPartsOfACard(t *testing.T) {
+	gpus := recorded(t, "cpx")
+	strict := xgmi.Config{}.Defaults()
+	strict.RequireXGMI = true
+	for peer := 1; peer < len(gpus); peer++ {
+		ta, tb := on(t, gpus, strict), on(t, gpus, strict)
+		conn, err := link(t, ta, tb, 0, peer)
+		if err != nil {
+			t.Fatalf("part %d: %v", peer, err)
+		}
+		if got, err := attach(t, ta, tb, conn, framework.ShareLegacyIPC); err != nil || len(got) != 1 {
+			t.Errorf("part %d: %v, %v", peer, got, err)
+		}
+	}
+	for i := range gpus {
+		live, err := on(t, gpus, strict).(framework.Prober).Probe(t.Context(), framework.Facts{Other: map[string]string{topo.FactKey("hip", "pci"): gpus[i].PCI}})
+		if err != nil || !live.LinksKnown || len(live.Links) != len(gpus)-1 {
+			t.Errorf("part %d: %+v, %v: expected links to the other %d", i, live, err, len(gpus)-1)
+		}
+	}
+}
+
 // A rank's number of a device is that of HIP, under the variables that hide some.
 func TestVisibleVariables(t *testing.T) {
 	gpus := recorded(t, "mi300x")

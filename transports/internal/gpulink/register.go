@@ -37,7 +37,7 @@ func (t *Transport) register(ctx context.Context, seg framework.Segment) (framew
 	}
 	usable := t.usable(seg.Shares)
 	if !slices.ContainsFunc(usable, func(s framework.Share) bool { return s.Kind != framework.ShareLocal }) {
-		return none, fmt.Errorf("%w: memory with shares %v: expected one of %v, as memory from Alloc has", framework.ErrUnsupported, kindsOf(seg.Shares), t.config.Shares)
+		return none, fmt.Errorf("%w: memory with shares %v: expected one of %v, as memory from Alloc has where the device shares it; with gpu_memory: host, ranks share memory of the host", framework.ErrUnsupported, kindsOf(seg.Shares), t.config.Shares)
 	}
 	for _, s := range usable {
 		if err := checkShare(s, seg.Offset, seg.Bytes); err != nil {
