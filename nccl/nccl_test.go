@@ -397,8 +397,9 @@ func TestLendingOnGPUs(t *testing.T) {
 // Calls of two communicators on two streams are in the order in which they are made, if the user wants that.
 func TestLaunchOrder(t *testing.T) {
 	t.Parallel()
-	for _, variable := range []string{"TEST=", "NCCL_LAUNCH_ORDER_IMPLICIT=0", "NCCL_LAUNCH_ORDER_IMPLICIT=1"} {
-		ranksWith(t, "chained.c", 1, onGPUs(t, variable))
+	const of, config = "NCCL_LAUNCH_ORDER_IMPLICIT=", "TEST_CONFIG=1"
+	for _, set := range [][]string{nil, {of + "0"}, {of + "1"}, {config}, {config, "TEST_VERSION=23007"}, {config, of + "0"}, {config, "TEST_VERSION=23007", of + "1"}} {
+		ranksWith(t, "chained.c", 1, onGPUs(t, set...))
 	}
 }
 

@@ -1,10 +1,10 @@
-/* NCCL_LAUNCH_ORDER_IMPLICIT: calls of all communicators of a device are carried out in the order in which the program makes them. */
+/* NCCL_LAUNCH_ORDER_IMPLICIT, and launchOrderImplicit of a configuration: calls of all communicators of a device are carried out in the order in which the program makes them. */
 #pragma once
 
 #include "comm.h"
 
-/* chain_wanted reports whether the user asks for it on a device. */
-int chain_wanted(int device);
+/* chain_on makes calls of a device ready to be ordered; 0: there is no such device. */
+int chain_on(int device);
 
 /* chain_begin has the stream of a call wait for all earlier calls of other communicators on the device, and chain_end is for the next
  * ones to wait for; *behind goes from one to the other. Neither knows of captures: the graph's own order counts there. Nothing is held

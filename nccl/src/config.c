@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "chain.h"
 #include "comm.h"
 #include "env.h"
 #include "log.h"
@@ -41,6 +42,26 @@ static const struct field {
 #undef FIELD
 #undef RENAMED
 };
+
+/* Behind ncclConfig_t of this header lie the fields of newer ones. */
+struct newer {
+  ncclConfig_t known;
+  int graphUsageMode, numRmaCtx;        /* of 2.29 */
+  int maxP2pPeers, graphStreamOrdering; /* of 2.30 */
+  int launchOrderImplicit;              /* of 2.31 */
+};
+
+/* take_order sets whether calls of all communicators of the device are in order. */
+static ncclResult_t take_order(ncclComm_t comm, const ncclConfig_t* given, const ncclComm_t from) {
+  const size_t at = offsetof(struct newer, launchOrderImplicit);
+  int wanted = UNDEFINED;
+  if (given && given->version >= 23100 && given->size >= at + sizeof wanted) memcpy(&wanted, (const char*)given + at, sizeof wanted);
+  if (wanted != UNDEFINED && wanted != 0 && wanted != 1)
+    return fail(ncclInvalidArgument, "Invalid config launchOrderImplicit attribute value %d: expected 0 to 1", wanted);
+  if (wanted == UNDEFINED) wanted = from ? from->chained : 0;
+  comm->chained = setting_number("NCCL_LAUNCH_ORDER_IMPLICIT", wanted) == 1 && chain_on(comm->device);
+  return ncclSuccess;
+}
 
 static int* value(ncclConfig_t* c, const struct field* f) { return (int*)((char*)c + f->at); }
 
@@ -88,6 +109,8 @@ ncclResult_t config_take(ncclComm_t comm, const ncclConfig_t* given, const ncclC
     log_info(SUB_INIT, comm->device, "CTAPolicy has both EFFICIENCY and ZERO: ZERO is used");
     c.CTAPolicy = NCCL_CTA_POLICY_ZERO;
   }
+  ncclResult_t r = take_order(comm, given, from);
+  if (r != ncclSuccess) return r;
   c.size = sizeof c;
   c.version = NCCL_VERSION_CODE;
   take_text(comm->name, name ? name : from ? from->name : NULL);

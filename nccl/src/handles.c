@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "chain.h"
 #include "comm.h"
 #include "cuda.h"
 #include "door.h"
@@ -59,7 +58,6 @@ void comm_on(ncclComm_t c, int device) {
   c->device = device;
   c->nvml = cuda_nvml(device);
   c->bus = cuda_bus(device);
-  c->chained = chain_wanted(device);
 }
 
 static void release(ncclComm_t c) {

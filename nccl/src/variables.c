@@ -59,7 +59,7 @@ static const struct {
     {"NCCL_CHECK_POINTERS", USED, "the driver is asked about buffers"},
     {"NCCL_CHECK_MODE", USED, "checks of buffers, and of the calls of all ranks"},
     {"NCCL_CHECKS_DISABLE", USED, "calls of all ranks are not compared"},
-    {"NCCL_LAUNCH_ORDER_IMPLICIT", USED, "1: calls of all communicators of a device are in the order in which they are made"},
+    {"NCCL_LAUNCH_ORDER_IMPLICIT", USED, "1: calls of all communicators of a device are in the order in which they are made; 0: also where a configuration asks for it"},
     {"NCCL_SET_THREAD_NAME", USED, "1: threads have names"},
     {"NCCL_WIN_ENABLE", USED, "0: windows are NULL"},
     {"NCCL_RAS_ENABLE", USED, "0: no RAS service"},
