@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -72,6 +73,22 @@ func TestAborts(t *testing.T) {
 func TestAbortsOfWhatIsMade(t *testing.T) {
 	t.Parallel()
 	alone(t, "aborts_made.c", "MSCCLPP_NCCL_DESTROY_SECONDS=0.2")
+}
+
+// Destroy says what the communicator has waited for, also where calls of other threads fail meanwhile: the last error of the process is theirs.
+func TestDestroyBesideFailures(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "log")
+	alone(t, "noise.c", "MSCCLPP_NCCL_DESTROY_SECONDS=0.1", "NCCL_DEBUG=WARN", "NCCL_DEBUG_FILE="+file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, said, found := strings.Cut(string(text), "has not ended within 0.1 s (MSCCLPP_NCCL_DESTROY_SECONDS), and was aborted: ")
+	said, _, _ = strings.Cut(said, "\n")
+	if !found || !strings.Contains(said, "aborted") || strings.Contains(said, "ncclCommCount") {
+		t.Errorf("Destroy said %q, expected how the communicator ended", said)
+	}
 }
 
 // expectOK fails unless all ranks ended in good order.

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -275,6 +276,9 @@ end:
   return result;
 }
 
+/* keep_error is for others who wait for the end of what a communicator does: the last error of the process is anyone's by then. */
+static void keep_error(ncclComm_t c) { snprintf(c->ended_with, sizeof c->ended_with, "%s", thread_error()); }
+
 /* run_works does the works of a lane, and publishes each when it is done. */
 static void* run_works(void* with) {
   struct lane* l = with;
@@ -283,6 +287,10 @@ static void* run_works(void* with) {
   for (struct work *w = l->works, *next; w; w = next) {
     next = w->next;
     ncclResult_t r = w->run(w);
+    if (r != ncclSuccess) {
+      keep_error(w->comm);
+      if (parent && l->result == ncclSuccess) keep_error(parent);
+    }
     if (l->result == ncclSuccess) l->result = r;
     w->done(w, r);
   }

@@ -160,9 +160,8 @@ static ncclResult_t until_done(ncclComm_t c) {
   if (until_idle(c, limit)) return ncclSuccess;
   const char* doing = atomic_load(&c->doing);
   comm_abort(c, "ncclCommDestroy, which has waited long enough");
-  until_idle(c, 20); /* half a second, unless the machine is very busy */
-  char why[512]; /* whom it has waited for is in the error that it ended with */
-  snprintf(why, sizeof why, "%s", ncclGetLastError(NULL));
+  /* Half a second, unless the machine is very busy. Whom it has waited for is in the error that it ends with. */
+  const char* why = until_idle(c, 20) ? c->ended_with : "it goes on, and does not notice";
   return fail(ncclRemoteError, "ncclCommDestroy : %s has not ended within %g s (MSCCLPP_NCCL_DESTROY_SECONDS), and was aborted: %s", doing ? doing : "what communicator does in the background", limit, why);
 }
 

@@ -30,6 +30,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The last error may be read while another thread fails: two buffers, of which one is complete. */
 static char last[2][LAST];
+static _Thread_local char mine[LAST]; /* of this thread's last failure */
 static atomic_int which;
 
 static const struct {
@@ -232,6 +233,7 @@ ncclResult_t log_failure(const char* file, int at, ncclResult_t code, const char
   pthread_mutex_lock(&lock);
   int other = !atomic_load(&which);
   memcpy(last[other], text, sizeof text);
+  memcpy(mine, text, sizeof text);
   atomic_store(&which, other);
   pthread_mutex_unlock(&lock);
 
@@ -251,6 +253,8 @@ void log_version(int rank, int device, const char* text) {
 }
 
 const char* last_error(void) { return last[atomic_load(&which)]; }
+
+const char* thread_error(void) { return mine; }
 
 EXPORT(const char*, GetLastError, ncclComm_t comm) {
   (void)comm;

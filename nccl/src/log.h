@@ -51,6 +51,9 @@ void log_version(int rank, int device, const char* text);
 /* last_error is the text for ncclGetLastError. It lives as long as the process. */
 const char* last_error(void);
 
+/* thread_error is the text of this thread's last failure, until its next one. */
+const char* thread_error(void);
+
 /* log_after_fork makes the log of a forked child usable: another thread may have held its lock. */
 void log_after_fork(void);
 
