@@ -84,7 +84,7 @@ func TestVariables(t *testing.T) {
 		{gpu, []string{ib, "NCCL_IB_HCA==nodev_0:1,nodev_1:1"}, append(both("devices=nodev_0,nodev_1"), both("port=1")...)},
 		{gpu, []string{ib, "NCCL_IB_GID_INDEX=3"}, both("gid_index=3")},
 		{gpu, []string{ib, "NCCL_IB_GID_INDEX=300"}, both("gid_index=255")},                        // the most that the transports take
-		{gpu, []string{ib, warn, "NCCL_IB_ADDR_FAMILY=AF_INET"}, []string{"!gid_family", "!WARN"}}, // which they prefer, and which must not exclude others
+		{gpu, []string{ib, warn, "NCCL_IB_ADDR_FAMILY=AF_INET"}, []string{"!gid_family", "!WARN"}}, // which they prefer anyway
 		{gpu, []string{ib, warn, "NCCL_IB_ADDR_RANGE=10.1.0.0/16"}, append(both("gid_range=10.1.0.0/16"), "!gid_family", "!WARN")},
 		{gpu, []string{ib, "NCCL_IB_ADDR_FAMILY=AF_INET6", "NCCL_IB_ADDR_RANGE=fd00::/8"}, append(both("gid_family=inet6"), both("gid_range=fd00::/8")...)},
 		{gpu, []string{ib, warn, "NCCL_IB_ADDR_FAMILY=inet", "NCCL_IB_ADDR_RANGE="}, []string{"!gid_family", "!gid_range", "!WARN"}},

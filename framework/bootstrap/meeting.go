@@ -49,10 +49,12 @@ func (c *caller) meet(ctx context.Context) error {
 		}
 	}
 	addresses, err := q.Ask(conn)
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil && c.party.Rank == 0:
+		return &framework.Error{Op: "bootstrap", Peer: framework.NoPeer, Err: fmt.Errorf("the process that made the unique id has not answered rank 0, this rank, at %v: expected it to run until all ranks have joined: %w", conn.RemoteAddr(), context.Cause(ctx))}
+	case ctx.Err() != nil:
 		return &framework.Error{Op: "bootstrap", Peer: 0, Err: fmt.Errorf("rank 0 has not come: this rank waits for it at the meeting place of the unique id, %v: %w", conn.RemoteAddr(), context.Cause(ctx))}
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	c.cfg.ID = id.at(addresses)

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,8 +16,23 @@ import (
 )
 
 // choose opens the adapter that the options and the machine suggest: of those that are
-// allowed and usable, the nearest to the rank's device.
+// allowed and usable, the nearest to the rank's device. Of these, one with an address as preferred.
 func choose(lib *library, c Config, mode Mode, nics []framework.NIC, netdev func(string) string) (*adapter, error) {
+	d, err := nearest(lib, c, mode, nics, netdev)
+	if err == nil || c.GIDIndex >= 0 || c.gidWanted() == "" {
+		return d, err
+	}
+	loose := c
+	loose.GIDFamily, loose.GIDRange = "", ""
+	if d, e := nearest(lib, loose, mode, nics, netdev); e == nil {
+		slog.Warn("no adapter has an address on RoCE"+c.gidWanted()+": another one is used", "device", d.name, "port", d.port, "gid", fmt.Sprintf("%x at %d", d.gid, d.gidIndex))
+		return d, nil
+	}
+	return nil, err
+}
+
+// nearest takes no address but such as are preferred.
+func nearest(lib *library, c Config, mode Mode, nics []framework.NIC, netdev func(string) string) (*adapter, error) {
 	there, err := lib.devices()
 	if err != nil {
 		return nil, err

@@ -1,7 +1,9 @@
 package verbs
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -34,7 +36,6 @@ func TestNoDevice(t *testing.T) {
 		"an empty index":  {nil, func(c *Config) { c.GIDIndex = 0 }, Immediate, []string{"gid_index 0"}},
 		"beyond the end":  {nil, func(c *Config) { c.GIDIndex = 9 }, Immediate, []string{"gid_index 9"}},
 		"of no family":    {[]string{"GID_KIND=1"}, func(c *Config) { c.GIDFamily = "inet6" }, Atomic, []string{"no usable address", "gid_family inet6"}},
-		"of no network":   {nil, func(c *Config) { c.GIDRange = "10.0.0.0/8" }, Atomic, []string{"no usable address", "gid_range 10.0.0.0/8"}},
 		"no such library": {nil, func(c *Config) { c.Library = "/nowhere/libibverbs.so" }, Atomic, []string{"/nowhere/libibverbs.so", "install libibverbs1"}},
 		"another library": {nil, func(c *Config) { c.Library = "libm.so.6" }, Atomic, []string{"has no ibv_get_device_list"}},
 	} {
@@ -93,17 +94,27 @@ func TestPortAndAddressAreFound(t *testing.T) {
 	}
 }
 
-// The address is of the family and the network that the user asks for, unless an index says which one.
+// The address is of the family and the network that the user prefers, unless an index says which one, or none is: then it is as
+// without a preference, and a warning says so.
 func TestAddressOfFamilyAndNetwork(t *testing.T) {
+	var log bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	defer slog.SetDefault(before)
 	for at, change := range map[string]func(*Config){
 		" at 2":  func(c *Config) { c.GIDFamily = "inet6" },
 		" at 3":  func(c *Config) { c.GIDFamily, c.GIDRange = "inet", "192.0.2.0/24" },
 		"1 at 2": func(c *Config) { c.GIDRange = "fe80::/10" },
 		"2 at 2": func(c *Config) { c.GIDIndex, c.GIDFamily, c.GIDRange = 2, "inet", "10.0.0.0/8" },
+		"1 at 3": func(c *Config) { c.GIDRange = "10.0.0.0/8" },
 	} {
+		log.Reset()
 		live, err := transportOn(t, fake(t), Atomic, change).Probe(t.Context(), framework.Facts{})
 		if want := at[strings.Index(at, " "):]; err != nil || !strings.HasSuffix(live.Facts["gid"], want) {
 			t.Errorf("%+v, %v: expected the address%s", live, err, want)
+		}
+		if said := log.String(); strings.Contains(said, "gid_range 10.0.0.0/8: another one is used") != (at == "1 at 3") {
+			t.Errorf("address%s: log %q", at, said)
 		}
 	}
 }

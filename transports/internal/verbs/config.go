@@ -14,8 +14,8 @@ type Config struct {
 	Devices      []string      `help:"RDMA devices, or their network devices, that may be used: the nearest to the rank's device, the first named of equally near ones. Empty: all, and ranks of a host take equally near ones in turn."`
 	Port         int           `help:"Port of the device; 0: the first that is active."`
 	GIDIndex     int           `option:"gid_index" help:"Index of the port's address; -1: found by scanning, RoCE v2 with an IP address first."`
-	GIDFamily    string        `option:"gid_family" help:"Family of the port's address on RoCE, where it is found by scanning: inet, inet6, or empty for either, IPv4 first."`
-	GIDRange     string        `option:"gid_range" help:"Network in which the port's address on RoCE has to be, such as 10.1.0.0/16, where it is found by scanning. Empty: any."`
+	GIDFamily    string        `option:"gid_family" help:"Family of the port's address on RoCE, where it is found by scanning: inet, inet6, or empty for either, IPv4 first. Where no adapter has one as gid_family and gid_range prefer, another one is used, with a warning."`
+	GIDRange     string        `option:"gid_range" help:"Network in which the port's address on RoCE should be, such as 10.1.0.0/16, where it is found by scanning. Empty: any."`
 	Fabric       string        `help:"Name of the network. Ranks with different names are not connected. Empty: the InfiniBand subnet, or one name for all of RoCE."`
 	MTU          int           `option:"mtu" help:"Largest packet in bytes: 256, 512, 1024, 2048 or 4096; 0: what the port has. The smaller one of both sides is used."`
 	TrafficClass int           `help:"Traffic class of RoCE packets, 0 to 255. Lossless classes are a matter of the network."`
