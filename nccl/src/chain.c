@@ -19,15 +19,11 @@ static void make_locks(void) {
   for (int i = 0; i < DEVICES; i++) pthread_mutex_init(&devices[i].lock, NULL);
 }
 
-int chain_on(int device) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  if (device < 0 || device >= DEVICES) return 0;
-  pthread_once(&once, make_locks);
-  return 1;
-}
-
 ncclResult_t chain_begin(ncclComm_t comm, cudaStream_t stream, uint64_t* behind) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
   int d = comm->device;
+  if (d >= DEVICES) return ncclSuccess;
+  pthread_once(&once, make_locks);
   pthread_mutex_lock(&devices[d].lock);
   int same = devices[d].id == comm->id;
   void* event = same ? devices[d].before : devices[d].last;
@@ -39,6 +35,7 @@ ncclResult_t chain_begin(ncclComm_t comm, cudaStream_t stream, uint64_t* behind)
 
 ncclResult_t chain_end(ncclComm_t comm, cudaStream_t stream, uint64_t behind) {
   int d = comm->device, recorded = 0;
+  if (d >= DEVICES) return ncclSuccess;
   pthread_mutex_lock(&devices[d].lock);
   int same = devices[d].last && devices[d].id == comm->id;
   void* mark = same ? devices[d].last : devices[d].before;

@@ -3,9 +3,6 @@
 
 #include "comm.h"
 
-/* chain_on makes calls of a device ready to be ordered; 0: there is no such device. */
-int chain_on(int device);
-
 /* chain_begin has the stream of a call wait for all earlier calls of other communicators on the device, and chain_end is for the next
  * ones to wait for; *behind goes from one to the other. Neither knows of captures: the graph's own order counts there. Nothing is held
  * between the two: calls of threads that run at the same time have no order, but later ones wait for all of them. */

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "chain.h"
 #include "comm.h"
 #include "env.h"
 #include "log.h"
@@ -59,7 +58,7 @@ static ncclResult_t take_order(ncclComm_t comm, const ncclConfig_t* given, const
   if (wanted != UNDEFINED && wanted != 0 && wanted != 1)
     return fail(ncclInvalidArgument, "Invalid config launchOrderImplicit attribute value %d: expected 0 to 1", wanted);
   if (wanted == UNDEFINED) wanted = from ? from->chained : 0;
-  comm->chained = setting_number("NCCL_LAUNCH_ORDER_IMPLICIT", wanted) == 1 && chain_on(comm->device);
+  comm->chained = setting_number("NCCL_LAUNCH_ORDER_IMPLICIT", wanted) == 1 && comm->device >= 0;
   return ncclSuccess;
 }
 
