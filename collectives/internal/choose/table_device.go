@@ -4,7 +4,10 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/internal/engine"
 	"github.com/mscclpp-go/mscclpp/collectives/internal/kernelargs"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
+
+var f32, sum = kernel.Float32, kernel.Sum
 
 // deviceTable is for two to four GPUs joined as H200s are, and for one alone. Sizes for two
 // and four ranks are those at which one algorithm overtook the next on as many H200s, calls
@@ -13,6 +16,8 @@ import (
 //
 // Where copy engines take over, kernels would still be as fast up to twice the size. They would
 // take multiprocessors from all other work, though.
+//
+// Chains round partial sums to the type, as other algorithms do not. Partial sums of f32 are of that type everywhere.
 var deviceTable = []engine.Row{
 	{Collective: collective.AllReduce, MaxBytes: 24 << 10, MaxRanks: 2, Algorithm: "oneshot_ll8"},             // 1 K: 1.50 µs, oneshot_lamport 1.57; 16 K 1.81, 1.84; 64 K 2.10, 2.02
 	{Collective: collective.AllReduce, MaxBytes: 1536 << 10, MaxRanks: 2, Algorithm: "oneshot_lamport"},       // 1 M: 4.81 µs, twoshot_ll128 5.84
@@ -97,16 +102,18 @@ var deviceTable = []engine.Row{
 	{Collective: collective.Broadcast, Algorithm: "chunk"},
 
 	{Collective: collective.Reduce, MaxBytes: 64 << 10, MaxRanks: 2, Algorithm: "direct_ll8"},
-	{Collective: collective.Reduce, MaxBytes: 2 << 20, MaxRanks: 2, Algorithm: "direct_lamport"},                          // 128 K: 2.08 µs, direct_ll8 2.32; 1 M 3.90, direct_ll128 6.03
-	{Collective: collective.Reduce, MaxBytes: 192 << 10, Algorithm: "direct_ll8"},                                         // two: 128 K 2.32 µs, direct_ll128 2.66; 256 K 2.70, 2.57
-	{Collective: collective.Reduce, MaxBytes: 12 << 20, MaxRanks: 2, Algorithm: "direct_ll128"},                           // 4 M: 13.6 µs, zerocopy 17.3, fetch 22.2; 8 M 25.7, 28.7, 34.0
-	{Collective: collective.Reduce, MaxBytes: 512 << 10, Algorithm: "direct_ll128"},                                       // on four, when sums divided: 64 K 5.59 µs, direct_ll8 3.90; 256 K 5.43, 5.53
-	{Collective: collective.Reduce, MinRanks: 3, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"},                           // on four: 1 M 9.3 µs, direct_ll128 15.4 to 20; 4 M 23.4, stream_ll128 36.5
-	{Collective: collective.Reduce, MinRanks: 3, MaxBytes: 32 << 20, Algorithm: "stream_ll128", Blocks: 48, Threads: 512}, // on four: 16 M 85.2 µs, shares 95.4 to 102; 64 M 293, 253
-	{Collective: collective.Reduce, MinRanks: 3, Algorithm: "shares"},                                                     // on four: 256 M 849 µs, 1 G 3216
-	{Collective: collective.Reduce, MaxBytes: 768 << 20, Registered: &yes, Algorithm: "zerocopy"},                         // 16 M: 51.8 µs, fetch 56.3, stream_ll128 61.1; 256 M 733, 745
-	{Collective: collective.Reduce, MaxBytes: 512 << 20, Algorithm: "fetch"},                                              // unregistered: 16 M 56.3 µs, stream_ll128 61.2; 64 M 197, shares 202; 1 G 2930, 2920
-	{Collective: collective.Reduce, Algorithm: Copy},                                                                      // two: 512 M 1464 µs, zerocopy 1457; 1 G 2822, 2895
+	{Collective: collective.Reduce, MaxBytes: 2 << 20, MaxRanks: 2, Algorithm: "direct_lamport"},                                               // 128 K: 2.08 µs, direct_ll8 2.32; 1 M 3.90, direct_ll128 6.03
+	{Collective: collective.Reduce, MaxBytes: 192 << 10, Algorithm: "direct_ll8"},                                                              // two: 128 K 2.32 µs, direct_ll128 2.66; 256 K 2.70, 2.57
+	{Collective: collective.Reduce, MaxBytes: 12 << 20, MaxRanks: 2, Algorithm: "direct_ll128"},                                                // 4 M: 13.6 µs, zerocopy 17.3, fetch 22.2; 8 M 25.7, 28.7, 34.0
+	{Collective: collective.Reduce, MaxBytes: 512 << 10, Algorithm: "direct_ll128"},                                                            // on four, when sums divided: 64 K 5.59 µs, direct_ll8 3.90; 256 K 5.43, 5.53
+	{Collective: collective.Reduce, MinRanks: 3, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"},                                                // on four: 1 M 9.3 µs, direct_ll128 15.4 to 20; 4 M 23.4, stream_ll128 36.5
+	{Collective: collective.Reduce, MinRanks: 3, MaxBytes: 24 << 20, Type: &f32, Op: &sum, Algorithm: "chain_ll128", Blocks: 96, Threads: 512}, // f32 on four: 16 M 78.2 µs, stream_ll128 84.1; 64 M 273, chain 247
+	{Collective: collective.Reduce, MinRanks: 3, Type: &f32, Op: &sum, Algorithm: Chain},                                                       // f32 on four: 64 M 247 µs, shares 264; 256 M 824, 869; 1 G 3056, 3264
+	{Collective: collective.Reduce, MinRanks: 3, MaxBytes: 32 << 20, Algorithm: "stream_ll128", Blocks: 48, Threads: 512},                      // on four: 16 M 85.2 µs, shares 95.4 to 102; 64 M 293, 253
+	{Collective: collective.Reduce, MinRanks: 3, Algorithm: "shares"},                                                                          // on four: 256 M 849 µs, 1 G 3216
+	{Collective: collective.Reduce, MaxBytes: 768 << 20, Registered: &yes, Algorithm: "zerocopy"},                                              // 16 M: 51.8 µs, fetch 56.3, stream_ll128 61.1; 256 M 733, 745
+	{Collective: collective.Reduce, MaxBytes: 512 << 20, Algorithm: "fetch"},                                                                   // unregistered: 16 M 56.3 µs, stream_ll128 61.2; 64 M 197, shares 202; 1 G 2930, 2920
+	{Collective: collective.Reduce, Algorithm: Copy},                                                                                           // two: 512 M 1464 µs, zerocopy 1457; 1 G 2822, 2895
 	{Collective: collective.Reduce, Registered: &yes, Algorithm: "zerocopy"},
 	{Collective: collective.Reduce, Algorithm: "shares"},
 	{Collective: collective.Reduce, Algorithm: "stream_ll128"},

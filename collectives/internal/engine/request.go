@@ -82,6 +82,8 @@ type Row struct {
 	MinRanks   int
 	MaxRanks   int
 	Registered *bool
+	Type       *kernel.DataType // nil: any
+	Op         *kernel.Op       // the same
 	Algorithm  string
 
 	// How the kernel is launched on a GPU; 0: what the algorithm suggests.
@@ -93,5 +95,6 @@ type Row struct {
 func (w *Row) Fits(r *Request) bool {
 	return (w.Collective == 0 || w.Collective == r.Collective) && (w.MaxBytes == 0 || r.Bytes <= w.MaxBytes) &&
 		r.Ranks >= w.MinRanks && (w.MaxRanks == 0 || r.Ranks <= w.MaxRanks) &&
-		(w.Registered == nil || *w.Registered == r.Registered)
+		(w.Registered == nil || *w.Registered == r.Registered) &&
+		(w.Type == nil || *w.Type == r.Type) && (w.Op == nil || *w.Op == r.Op)
 }

@@ -107,7 +107,7 @@ func (e *Engine) launch(alg *algorithm, c *engine.Call, l device.Launch) error {
 			a.Chunk = min(a.Chunk, kernelargs.MostPassedOn)
 		}
 	case choose.Chain:
-		a.Chunk = min(g.PipeChunk(c.Bytes, a.Lanes, 1), max(kernelargs.MostPassedOn, c.Bytes/uint64(a.Lanes)/chainChunks))
+		a.Chunk = g.ChainChunk(c.Bytes, a.Lanes)
 	case choose.Fetch:
 		a.Chunk = min(g.PipeChunk(c.Bytes, a.Lanes, 1), kernelargs.MostFetched)
 	}
@@ -121,10 +121,6 @@ func (e *Engine) launch(alg *algorithm, c *engine.Call, l device.Launch) error {
 	}
 	return e.residents.launch(alg.For(c.Type), a, l, when)
 }
-
-// chainChunks is in how many chunks a lane of a chain passes a message on, if they are not too small. Ranks have the last one late by a
-// chunk of all lanes for each rank before them, and a signal for each chunk.
-const chainChunks = 64
 
 // chunk is the step of chunked algorithms: large enough that waits are rare and that staged data
 // has left the cache of its sender, small enough that staging and reading overlap.

@@ -201,6 +201,30 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 	}
 }
 
+// Partial sums of f32 are f32 in all algorithms, so such reduces go along chains. What a chain would round once more does not, and
+// averages have no code of their own there.
+func TestChainsReduceWhatTheyDoNotRound(t *testing.T) {
+	c := onGPUWith(t, 4, Options{Route: choose.Joined(h200s(4), false)}, nil, modeledCopies(4), "reduce", "twoshot_ll128", "reduce", "stream_ll128",
+		"reduce", "shares", "reduce", "chain", "reduce", "chain_ll128")
+	for _, x := range []struct {
+		typ  kernel.DataType
+		op   kernel.Op
+		mib  uint64
+		want string
+		grid uint32
+	}{
+		{kernel.Float32, kernel.Sum, 4, "twoshot_ll128", 72}, {kernel.Float32, kernel.Sum, 16, "chain_ll128", 96}, {kernel.Float32, kernel.Sum, 64, choose.Chain, 128},
+		{kernel.Float32, kernel.Sum, 1 << 10, choose.Chain, 128}, {kernel.Float32, kernel.Avg, 64, choose.Shares, 128}, {kernel.Float16, kernel.Sum, 16, "stream_ll128", 48},
+		{kernel.BFloat16, kernel.Sum, 64, choose.Shares, 128}, {kernel.Float16, kernel.Max, 64, choose.Shares, 128},
+	} {
+		r := request(collective.Reduce, x.mib<<20, 4)
+		r.Type, r.Op, r.Count = x.typ, x.op, x.mib<<20/uint64(x.typ.Size())
+		if a, l, err := c.choose(&r, ""); err != nil || a.Name != x.want || l.Grid != x.grid {
+			t.Errorf("%v of %v, %d MiB: %v %+v %v: want %s by %d blocks", x.op, x.typ, x.mib, a, l, err, x.want, x.grid)
+		}
+	}
+}
+
 // A row of the configuration changes the shape, in whole warps and within bounds.
 func TestRowsShapeLaunches(t *testing.T) {
 	c := onGPU(t, 4, Options{}, []engine.Row{{Collective: collective.AllReduce, Algorithm: "oneshot_ll128", Blocks: 500, Threads: 100}}, allReduces...)

@@ -206,6 +206,15 @@ func (g Geometry) PipeChunk(share uint64, lanes, peers uint32) uint64 {
 	return max(min(some, most)/Burst*Burst, Burst)
 }
 
+// ChainChunk is how much a lane of a chain passes on at once, in whole bursts: slots lie a chunk apart. Ranks have the last one late by
+// a chunk of all lanes for each rank before them, and a signal for each chunk.
+func (g Geometry) ChainChunk(bytes uint64, lanes uint32) uint64 {
+	return min(g.PipeChunk(bytes, lanes, 1), max(MostPassedOn, bytes/uint64(lanes)/chainChunks/Burst*Burst))
+}
+
+// chainChunks is in how many chunks a lane of a chain passes a message on, if they are not too small.
+const chainChunks = 64
+
 // Beside is how much of a long message lies beside each chunk of a pipe of lines, of so many
 // lanes: the slots of pipes between two ranks are divided among those of lines. 0: too little to be
 // faster than lines.

@@ -195,6 +195,11 @@ func TestChunksFitIntoPipes(t *testing.T) {
 					t.Errorf("%d ranks, %d lanes, a share of %d: chunks of %d bytes take %d of %d", ranks, lanes, share, chunk, used, room)
 				}
 			}
+			for _, bytes := range []uint64{1, 16 << 20, 129<<20 + 4, 200_000_000, 1 << 30} {
+				if chunk := g.ChainChunk(bytes, lanes); chunk%Burst != 0 || chunk == 0 || chunk > g.PipeChunk(bytes, lanes, 1) {
+					t.Errorf("%d ranks, %d lanes: a chain of %d bytes has chunks of %d: expected whole bursts of %d that pipes have room for", ranks, lanes, bytes, chunk, Burst)
+				}
+			}
 			if announced := g.PipeChunk(1<<30, lanes, uint32(ranks-1)) * uint64(ranks-1); announced < LeastAnnounced && ranks > 2 || announced < MostFetched {
 				t.Errorf("%d ranks, %d lanes: a lane tells of %d bytes of a large share at a time: want %d at least", ranks, lanes, announced, LeastAnnounced)
 			}
