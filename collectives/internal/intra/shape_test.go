@@ -201,8 +201,8 @@ func TestChoicesAreThoseMeasured(t *testing.T) {
 	}
 }
 
-// Partial sums of f32 are f32 in all algorithms, so such reduces go along chains. What a chain would round once more does not, and
-// averages have no code of their own there.
+// Partial sums of f32 are f32 in all algorithms, so such reduces go along chains. A chain would round sums of other floats once more, and
+// has no code of its own for averages.
 func TestChainsReduceWhatTheyDoNotRound(t *testing.T) {
 	c := onGPUWith(t, 4, Options{Route: choose.Joined(h200s(4), false)}, nil, modeledCopies(4), "reduce", "twoshot_ll128", "reduce", "stream_ll128",
 		"reduce", "shares", "reduce", "chain", "reduce", "chain_ll128")
