@@ -184,7 +184,7 @@ func (e *Executor) ready(c *Call) error {
 	}
 	p := &e.place
 	a, err := e.prepare(c, chunk, p)
-	if err != nil || len(e.tables.blocks) == 0 {
+	if err != nil {
 		return err
 	}
 	x := &a.args
@@ -201,6 +201,9 @@ func (e *Executor) launch(c *Call, k device.Kernel, a *arena, p *placed) error {
 		return err
 	}
 	e.enqueued = true
+	if len(e.tables.blocks) == 0 { // a plan in place may have nothing to do, and yet its result is to be elsewhere
+		return e.stage(c, &p.after)
+	}
 	l := device.Launch{Overlap: uint32(len(e.tables.blocks)) <= e.code.most, Grid: uint32(len(e.tables.blocks)), Block: e.code.threads(e.plan.ThreadsPerBlock), Stream: c.Stream}
 	if e.use.chunks {
 		l.Block = e.largest.threads(l.Block, a.args.Chunk)

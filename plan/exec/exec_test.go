@@ -10,6 +10,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/collectives/collectivetest"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
+	"github.com/mscclpp-go/mscclpp/plan/dsl"
 	"github.com/mscclpp-go/mscclpp/plan/exec"
 	"github.com/mscclpp-go/mscclpp/plan/library"
 )
@@ -43,6 +44,32 @@ func TestAllReduceOfPackets(t *testing.T) {
 			collectivetest.Reference{}.Reduce(want, in, kernel.Float32, kernel.Sum, 0)
 			if !bytes.Equal(out, want) {
 				return fmt.Errorf("launch %d: another result than expected", launch)
+			}
+		}
+		return nil
+	})
+}
+
+// A plan of one rank that works in place has no operations: a call that is not in place gets its result all the same, also when it repeats.
+func TestPlanWithoutOperations(t *testing.T) {
+	p, err := dsl.New(dsl.AllReduce(1, 1, true), dsl.Options{Name: "nothing"}).Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job(t, 1, func(ctx context.Context, c *comm.Communicator) error {
+		e, err := exec.New(ctx, c, p)
+		if err != nil {
+			return err
+		}
+		defer e.Close()
+		in, out := make([]byte, 4096), make([]byte, 4096)
+		for launch := range uint64(3) {
+			collectivetest.Reference{}.Fill(in, kernel.Float32, kernel.Sum, launch, 0, 0)
+			if err := e.Execute(&exec.Call{Input: pointer(in), Output: pointer(out), InputBytes: 4096, OutputBytes: 4096, KeepInput: true}); err != nil {
+				return err
+			}
+			if !bytes.Equal(in, out) {
+				return fmt.Errorf("launch %d: the output is not the input", launch)
 			}
 		}
 		return nil
