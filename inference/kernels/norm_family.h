@@ -125,12 +125,11 @@ MSCCLPP_DEVICE void rms_norm(const NormArgs& a) {
   extern "C" MSCCLPP_GLOBAL void __attribute__((launch_bounds(MSCCLPP_MAX_THREADS, 512 / MSCCLPP_MAX_THREADS))) name(const NormArgs args) { \
     f<Element>(args);                                                                                                                  \
   }
-#else
-#define MSCCLPP_NORM_KERNEL(name, f) \
-  MSCCLPP_KERNEL(name, NormArgs, args) { f<Element>(args); }
-#endif
-
 MSCCLPP_NORM_KERNEL(mscclpp_inference_allreduce_norm, all_reduce_norm)
+MSCCLPP_NORM_KERNEL(mscclpp_inference_rms_norm, rms_norm)
+#undef MSCCLPP_NORM_KERNEL
+#else
+MSCCLPP_KERNEL(mscclpp_inference_allreduce_norm, NormArgs, args) { all_reduce_norm<Element>(args); }
 #if MSCCLPP_TARGET_CPU
 // A host has one code for all calls.
 template <class T>
@@ -138,7 +137,8 @@ inline void rms_norm(const NormArgs& a) {
   all_reduce_norm<T>(a);
 }
 #endif
-MSCCLPP_NORM_KERNEL(mscclpp_inference_rms_norm, rms_norm)
+MSCCLPP_KERNEL(mscclpp_inference_rms_norm, NormArgs, args) { rms_norm<Element>(args); }
+#endif
 
 }  // namespace inference
 }  // namespace mscclpp

@@ -32,6 +32,8 @@ func TestClaimsMatchSources(t *testing.T) {
 	}
 	entry := regexp.MustCompile(`MSCCLPP_KERNEL\((\w+),`)
 	ofGPUs := regexp.MustCompile(`(?s)#if MSCCLPP_(?:GPU_KERNELS|PUSHED_SUMS)\n.*?#endif|#if MSCCLPP_TARGET_GPU\n(?:MSCCLPP_KERNEL[^\n]*\n)+#endif|#if MSCCLPP_TARGET_GPU\n.*?#endif  // MSCCLPP_TARGET_GPU`)
+	// A kernel beside one that is claimed: workspaces ask the image of that one for it.
+	const beside = "mscclpp_inference_rms_norm"
 	overWindows := map[string]string{kernellist.Reduce: "switch_family.h", "move": "switch_move_family.h"}
 	for i, f := range spec.Families {
 		if f.Name != families[i].name || (len(f.Types) > 0) != (families[i].types[0] != "") {
@@ -65,7 +67,9 @@ func TestClaimsMatchSources(t *testing.T) {
 		}
 		var have, want []string
 		for _, m := range entry.FindAllSubmatch(ofGPUs.ReplaceAll(code, nil), -1) {
-			have = append(have, string(m[1]))
+			if string(m[1]) != beside {
+				have = append(have, string(m[1]))
+			}
 		}
 		for _, k := range kernels() {
 			if k.Family == f.Name {
