@@ -101,17 +101,14 @@ func (e *setting) alike(ctx context.Context, chunk uint64, staged bool) error {
 	return nil
 }
 
-// openPorts makes the port channels, pair by pair: all ranks do so in the same order.
+// openPorts makes the port channels to other ranks, pair by pair: all ranks do so in the same order.
 func (a *arena) openPorts(ctx context.Context, e *setting) error {
 	rank, peers := e.comm.Rank(), e.plan.GPUs[e.comm.Rank()].Peers(schema.Port)
 	a.ports = make([]*comm.PortChannel, len(peers))
 	for peer := range e.plan.GPUs {
 		mine := positions(peers, peer)
 		theirs := positions(e.plan.GPUs[peer].Peers(schema.Port), rank)
-		if peer == rank {
-			if len(mine) > 0 {
-				return fmt.Errorf("%w: a port channel of rank %d to itself", framework.ErrUnsupported, rank)
-			}
+		if peer == rank { // memory channels
 			continue
 		}
 		for i := range max(len(mine), len(theirs)) {
@@ -127,20 +124,11 @@ func (a *arena) openPorts(ctx context.Context, e *setting) error {
 	return nil
 }
 
-func positions(list []int, of int) (out []int) {
-	for i, x := range list {
-		if x == of {
-			out = append(out, i)
-		}
-	}
-	return out
-}
-
 // fill makes the tables of the kernel, given where the memory of each rank begins.
 func (a *arena) fill(e *setting, at []uint64) (err error) {
 	p, rank := e.plan, e.comm.Rank()
 	g := &p.GPUs[rank]
-	channels := g.Peers(schema.Memory)
+	channels := links(g)
 	var b builder
 	b.add(stateBytes)
 	cursors := b.add(cursorBytes * len(g.Blocks))
@@ -176,13 +164,15 @@ func (a *arena) fill(e *setting, at []uint64) (err error) {
 		own := at[rank] + a.counter(len(at), k)
 		h := kernel.SemaphoreHandle{Inbound: uintptr(own), Expected: base + uintptr(expected+countsBytes*k), Outbound: base + uintptr(unheard),
 			Control: e.comm.Control(), Peer: uint32(peer), ID: uint32(k)}
-		if _, other, ok := opposite(p, schema.Memory, rank, k); ok {
+		if _, other, ok := opposite(p, rank, k); ok {
 			h.Outbound = uintptr(at[peer] + a.counter(len(at), other))
 		}
 		set(&b, memory, k, h)
 	}
 	for k, port := range a.ports {
-		set(&b, ports, k, port.Handle())
+		if port != nil {
+			set(&b, ports, k, port.Handle())
+		}
 	}
 	if err := write(e.comm.Device(), a.private.Addr(), b.bytes); err != nil {
 		return err

@@ -1,8 +1,10 @@
 package exec
 
 import (
+	"fmt"
 	"slices"
 
+	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/plan/schema"
 )
 
@@ -57,3 +59,78 @@ func (d *decoder) sameSource(x *op, src, dst []operand) *op {
 	}
 	return last
 }
+
+// A port channel of a rank to itself becomes a memory channel of the rank to itself: transports connect ranks to others alone.
+// Its transfers become copies by the block, which are complete before the next operation, so that a flush has nothing to wait for.
+
+// link is the memory channel that a port channel of the rank to itself has become; false: the port is to another rank.
+func (d *decoder) link(port uint32) (number uint32, ok bool) {
+	peers := d.gpu.Peers(schema.Port)
+	if peers[port] != d.gpu.ID {
+		return 0, false
+	}
+	return uint32(len(d.gpu.Peers(schema.Memory)) + len(positions(peers[:port], d.gpu.ID))), true
+}
+
+// byPort divides the port channels of an operation: those to other ranks, and the memory channels that those to the rank itself have become.
+func (d *decoder) byPort(ids []uint32) (others, own []uint32) {
+	for _, id := range ids {
+		if link, ok := d.link(id); ok {
+			own = append(own, link)
+		} else {
+			others = append(others, id)
+		}
+	}
+	return others, own
+}
+
+// toItself reports whether the rank itself is at the other end of one of the ports.
+func (d *decoder) toItself(ids []uint32) bool {
+	return slices.ContainsFunc(ids, func(id uint32) bool { _, ok := d.link(id); return ok })
+}
+
+// oneByOne emits the transfers of an operation by several ports, of which some are to the rank itself.
+func (d *decoder) oneByOne(o *schema.Op, x op, src, dst []operand, ids []uint32) error {
+	for i, id := range ids {
+		y, from := x, src[min(i, len(src)-1)]
+		y.Operands, y.Sources, y.Destinations = uint32(len(d.operands)), 1, 1
+		d.operands = append(d.operands, from, dst[i])
+		err := error(nil)
+		if link, ok := d.link(id); ok {
+			err = d.locally(o, y, from, link)
+		} else {
+			err = d.transfer(o, y, []operand{from}, []uint32{id})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// locally emits a transfer of a rank to itself. A port carries out one request behind the other: so the block's threads join behind each.
+func (d *decoder) locally(o *schema.Op, x op, src operand, link uint32) error {
+	x.Flags &^= overPort
+	switch o.Name {
+	case schema.Put, schema.Pws, schema.Pwsf:
+		x.Kind = opMove
+	case schema.ReadPutPkt, schema.PutPkt:
+		if src.Packet == 0 {
+			return errNoPackets
+		}
+		x.Kind = opForward
+	default:
+		return errNotOverPort
+	}
+	d.emit(x, nil)
+	d.emit(op{Number: x.Number}, nil)
+	if o.Name == schema.Pws || o.Name == schema.Pwsf {
+		d.emit(op{Kind: opSignal, Number: x.Number}, []uint32{link})
+	}
+	return nil
+}
+
+var (
+	errNoPackets   = fmt.Errorf("%w: a port sends packets from scratch memory alone", framework.ErrUnsupported)
+	errNotOverPort = fmt.Errorf("%w: not over a port", framework.ErrUnsupported)
+)

@@ -130,6 +130,17 @@ func (d *decoder) between(o *schema.Op, x op) {
 	if o.Channel() != schema.Port && (o.Name == schema.RlxSignal || o.Name == schema.RlxWait) {
 		x.Flags |= relaxed
 	}
+	if o.Channel() == schema.Port {
+		var own []uint32
+		if ids, own = d.byPort(ids); len(own) > 0 && x.Kind != opFlush {
+			y := x
+			y.Flags &^= overPort
+			d.emit(y, own)
+		}
+		if len(ids) == 0 {
+			return
+		}
+	}
 	d.emit(x, ids)
 }
 
@@ -169,11 +180,14 @@ func (d *decoder) data(o *schema.Op, x op) error {
 		d.move(o, x, src, dst, through)
 		return nil
 	}
-	x.Operands, x.Sources, x.Destinations = uint32(len(d.operands)), uint16(len(src)), uint16(len(dst))
-	d.operands = append(append(append(d.operands, src...), dst...), through...)
 	if o.Name.Packets() {
 		x.Flags |= ofPackets
 	}
+	if o.Channel() == schema.Port && d.toItself(d.channels(o)) {
+		return d.oneByOne(o, x, src, dst, d.channels(o))
+	}
+	x.Operands, x.Sources, x.Destinations = uint32(len(d.operands)), uint16(len(src)), uint16(len(dst))
+	d.operands = append(append(append(d.operands, src...), dst...), through...)
 	if o.Name.Reduces() {
 		d.reductions[len(d.ops)] = o
 	}
@@ -184,7 +198,7 @@ func (d *decoder) data(o *schema.Op, x op) error {
 		x.Reduction = 1 + uint16(kernel.Max)
 	}
 	if o.Channel() == schema.Port {
-		return d.transfer(o, x, src)
+		return d.transfer(o, x, src, d.channels(o))
 	}
 	switch o.Name {
 	case schema.Re, schema.Res, schema.Rre, schema.Rres, schema.GroupReduceStore, schema.GroupReduce:
@@ -204,9 +218,8 @@ func (d *decoder) data(o *schema.Op, x op) error {
 	return nil
 }
 
-// transfer is one by a port.
-func (d *decoder) transfer(o *schema.Op, x op, src []operand) error {
-	ids := d.channels(o)
+// transfer is one by ports.
+func (d *decoder) transfer(o *schema.Op, x op, src []operand, ids []uint32) error {
 	switch o.Name {
 	case schema.ReadPutPkt: // all packets have to be there before the port reads them
 		wait := x
@@ -216,14 +229,14 @@ func (d *decoder) transfer(o *schema.Op, x op, src []operand) error {
 	case schema.PutPkt:
 		for i := range src {
 			if src[i].Packet == 0 {
-				return fmt.Errorf("%w: a port sends packets from scratch memory alone", framework.ErrUnsupported)
+				return errNoPackets
 			}
 		}
 	case schema.Pws, schema.Pwsf:
 		x.Flags |= thenSignal
 	case schema.Put:
 	default:
-		return fmt.Errorf("%w: not over a port", framework.ErrUnsupported)
+		return errNotOverPort
 	}
 	x.Kind = opPut
 	d.emit(x, ids)

@@ -97,7 +97,7 @@ func (x *interpreted) set(launches int) {
 // tables writes those of a rank, as an arena has them.
 func (x *interpreted) tables(rank int, t *tables, at []uint64) *args {
 	base, a := uintptr(place(atTables, rank)), &arena{shape: x.shape}
-	channels := x.plan.GPUs[rank].Peers(schema.Memory)
+	channels := links(&x.plan.GPUs[rank])
 	var b builder
 	b.add(stateBytes)
 	cursors, meetings, expected := b.add(cursorBytes*len(t.blocks)), b.add(meetingBytes*t.meetings), b.add(8*len(channels)+8)
@@ -124,7 +124,7 @@ func (x *interpreted) tables(rank int, t *tables, at []uint64) *args {
 	for k, peer := range channels {
 		memory[k] = kernel.SemaphoreHandle{Inbound: uintptr(at[rank] + a.counter(len(at), k)), Expected: base + uintptr(expected+8*k), Outbound: base + uintptr(expected+8*len(channels)),
 			Control: uintptr(place(atControl, rank)), Peer: uint32(peer), ID: uint32(k)}
-		if _, other, ok := opposite(x.plan, schema.Memory, rank, k); ok {
+		if _, other, ok := opposite(x.plan, rank, k); ok {
 			memory[k].Outbound = uintptr(at[peer] + a.counter(len(at), other))
 		}
 	}

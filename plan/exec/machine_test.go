@@ -66,8 +66,8 @@ func (f *tableFile) add(t *testing.T, p *schema.Plan, chunk uint64, packet Packe
 		}
 		table(f, semaphores)
 		var ends []uint64
-		for k := range p.GPUs[r].Peers(schema.Memory) {
-			peer, other, ok := opposite(p, schema.Memory, r, k)
+		for k := range links(&p.GPUs[r]) {
+			peer, other, ok := opposite(p, r, k)
 			if !ok {
 				other = -1
 			}

@@ -20,7 +20,7 @@ const several = -1
 func meets(p *schema.Plan, all []*tables, mates [][]bool) {
 	ends, peers := make([][]handshake, len(all)), make([][]int, len(all))
 	for r, t := range all {
-		peers[r] = p.GPUs[r].Peers(schema.Memory)
+		peers[r] = links(&p.GPUs[r])
 		ends[r] = t.handshakes(len(peers[r]))
 	}
 	others := counterparts(peers)

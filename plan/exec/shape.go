@@ -48,7 +48,7 @@ func newShape(p *schema.Plan, u *use, chunk uint64, staged bool) shape {
 	s := shape{chunk: chunk, scratchChunk: chunk, in: make([]uint64, n), out: make([]uint64, n), bytes: make([]uint64, n)}
 	channels, chunks := 0, 0
 	for r := range p.GPUs {
-		channels = max(channels, len(p.GPUs[r].Peers(schema.Memory)))
+		channels = max(channels, len(links(&p.GPUs[r])))
 		chunks = max(chunks, p.GPUs[r].ScratchChunks)
 	}
 	if p.ReuseResources && chunks > 0 {
@@ -94,9 +94,29 @@ func (s *shape) counter(ranks, channel int) uint64 {
 	return uint64(ranks)*noticeBytes + uint64(channel)*line
 }
 
-// opposite returns the number of the channel at the other end of channel k of a rank; false: that rank has none.
-func opposite(p *schema.Plan, t schema.ChannelType, rank, k int) (peer, channel int, ok bool) {
-	peers := p.GPUs[rank].Peers(t)
+// links are the peers of a rank's memory channels, by number: those of the plan, and behind them its port channels to itself.
+func links(g *schema.GPU) []int {
+	out := g.Peers(schema.Memory)
+	for _, peer := range g.Peers(schema.Port) {
+		if peer == g.ID {
+			out = append(out, peer)
+		}
+	}
+	return out
+}
+
+func positions(list []int, of int) (out []int) {
+	for i, x := range list {
+		if x == of {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// opposite returns the number of the memory channel at the other end of channel k of a rank; false: that rank has none.
+func opposite(p *schema.Plan, rank, k int) (peer, channel int, ok bool) {
+	peers := links(&p.GPUs[rank])
 	peer = peers[k]
 	turn := 0
 	for _, x := range peers[:k] {
@@ -104,7 +124,7 @@ func opposite(p *schema.Plan, t schema.ChannelType, rank, k int) (peer, channel 
 			turn++
 		}
 	}
-	for i, x := range p.GPUs[peer].Peers(t) {
+	for i, x := range links(&p.GPUs[peer]) {
 		if x != rank {
 			continue
 		}

@@ -1,6 +1,8 @@
 package exec
 
 import (
+	"slices"
+
 	"github.com/mscclpp-go/mscclpp/plan/schema"
 )
 
@@ -36,7 +38,7 @@ func inspect(p *schema.Plan) (u use, all []*tables, err error) {
 		if len(p.GPUs[r].Peers(schema.Memory)) > 0 || len(p.GPUs[r].Switches()) > 0 {
 			u.memory = true
 		}
-		u.ports = u.ports || len(p.GPUs[r].Peers(schema.Port)) > 0
+		u.ports = u.ports || slices.ContainsFunc(p.GPUs[r].Peers(schema.Port), func(peer int) bool { return peer != r })
 		for _, b := range p.GPUs[r].RemoteBuffers {
 			for _, a := range b.Access {
 				u.memory = u.memory || a == schema.Memory
