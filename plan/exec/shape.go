@@ -94,26 +94,6 @@ func (s *shape) counter(ranks, channel int) uint64 {
 	return uint64(ranks)*noticeBytes + uint64(channel)*line
 }
 
-// links are the peers of a rank's memory channels, by number: those of the plan, and behind them its port channels to itself.
-func links(g *schema.GPU) []int {
-	out := g.Peers(schema.Memory)
-	for _, peer := range g.Peers(schema.Port) {
-		if peer == g.ID {
-			out = append(out, peer)
-		}
-	}
-	return out
-}
-
-func positions(list []int, of int) (out []int) {
-	for i, x := range list {
-		if x == of {
-			out = append(out, i)
-		}
-	}
-	return out
-}
-
 // opposite returns the number of the memory channel at the other end of channel k of a rank; false: that rank has none.
 func opposite(p *schema.Plan, rank, k int) (peer, channel int, ok bool) {
 	peers := links(&p.GPUs[rank])
