@@ -36,7 +36,8 @@ type arena struct {
 	window  *comm.SwitchChannel // over the memory of all that share it; nil: none
 	ports   []*comm.PortChannel
 	private device.Memory
-	args    args // those that all launches share
+	args    args   // those that all launches share
+	table   []slot // buffers and windows, as the kernel has them
 	used    uint64
 
 	resolved uint64 // where blocks note the slots of launches that reach buffers where they are
@@ -140,12 +141,12 @@ func (a *arena) fill(e *setting, at []uint64) (err error) {
 		semaphores[i] = uint32(s.Init)
 	}
 	sem := put(&b, semaphores)
-	table := append(a.slots(at), a.windows(e.tables.groups, a.staged, a.begin(e))...)
-	blocks, ops, operands, ids := put(&b, e.tables.blocks), put(&b, reachable(e.tables, table, a.window != nil)), put(&b, based(e.tables.operands, table)), put(&b, e.tables.ids)
-	slots := put(&b, table)
+	a.table = append(a.slots(at), a.windows(e.tables.groups, a.staged, a.begin(e))...)
+	blocks, ops, operands, ids := put(&b, e.tables.blocks), put(&b, reachable(e.tables, a.table, a.window != nil)), put(&b, based(e.tables.operands, a.table)), put(&b, e.tables.ids)
+	slots := put(&b, a.table)
 	resolved := 0
 	if e.direct() {
-		resolved = b.add(len(table) * int(unsafe.Sizeof(slot{})) * len(g.Blocks))
+		resolved = b.add(len(a.table) * int(unsafe.Sizeof(slot{})) * len(g.Blocks))
 	}
 	memory := b.add(len(channels) * int(unsafe.Sizeof(kernel.SemaphoreHandle{})))
 	ports := b.add(len(a.ports) * int(unsafe.Sizeof(kernel.PortChannelHandle{})))

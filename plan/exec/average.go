@@ -22,7 +22,7 @@ func (e *Executor) divide() error {
 	e.tables.divide(totals)
 	for _, a := range e.arenas {
 		var b builder
-		put(&b, e.tables.ops)
+		put(&b, reachable(e.tables, a.table, a.window != nil))
 		if err := write(e.comm.Device(), a.args.Ops, b.bytes); err != nil {
 			return err
 		}
