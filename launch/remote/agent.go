@@ -41,10 +41,7 @@ func (a *Agent) Serve(ctx context.Context) int {
 	}
 	first, err := readFrame(a.In)
 	if err == nil && first.kind == kindCount {
-		if out.value(kindCounted, a.count(ctx, first)) != nil {
-			return 1
-		}
-		first, err = readFrame(a.In)
+		first, err = a.count(ctx, first, out)
 	}
 	if err != nil {
 		return 1 // the launcher gave up: another host did not answer, and it said so
@@ -58,8 +55,33 @@ func (a *Agent) Serve(ctx context.Context) int {
 	return result.Code
 }
 
-func (a *Agent) count(ctx context.Context, f frame) (c counted) {
-	asked, err := decode[Count](f)
+// count answers how many devices there are, and returns the message behind the question. It is read meanwhile: the end of the
+// launcher ends the count.
+func (a *Agent) count(ctx context.Context, question frame, out *frames) (frame, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var next frame
+	var failed error
+	came := make(chan struct{})
+	go func() {
+		defer close(came)
+		if next, failed = readFrame(a.In); failed != nil {
+			cancel()
+		}
+	}()
+	if err := out.value(kindCounted, a.tally(ctx, question)); err != nil {
+		return frame{}, err
+	}
+	select {
+	case <-came:
+		return next, failed
+	case <-ctx.Done():
+		return frame{}, context.Cause(ctx)
+	}
+}
+
+func (a *Agent) tally(ctx context.Context, question frame) (c counted) {
+	asked, err := decode[Count](question)
 	if err == nil {
 		c.Devices, err = a.Count(ctx, asked)
 	}

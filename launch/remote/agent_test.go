@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 )
@@ -83,6 +84,33 @@ func TestAgentCounts(t *testing.T) {
 	}
 	if _, answers := conversation(t, message(t, kindCount, "text")); len(answers) != 2 || !strings.Contains(string(answers[1].body), "message 'q'") {
 		t.Errorf("%v: expected the reason why nothing was counted", answers)
+	}
+}
+
+// The end of the launcher ends a count, which a driver may hold up for long.
+func TestAgentThatCountsEndsWithTheLauncher(t *testing.T) {
+	in, launcher := io.Pipe()
+	began, ended := make(chan struct{}), make(chan int, 1)
+	a := &Agent{In: in, Out: io.Discard, Count: func(ctx context.Context, _ Count) (int, error) {
+		close(began)
+		<-ctx.Done()
+		return 0, context.Cause(ctx)
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { ended <- a.Serve(ctx) }()
+	if _, err := launcher.Write(message(t, kindCount, Count{})); err != nil {
+		t.Fatal(err)
+	}
+	<-began
+	launcher.Close()
+	select {
+	case code := <-ended:
+		if code != 1 {
+			t.Errorf("code %d, expected 1", code)
+		}
+	case <-time.After(patience):
+		t.Errorf("the launcher is gone, and the agent still counts after %v", patience)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // greeting is the first line of an agent. Output of a login shell before it is not part of the
 // conversation. The number is the version of what follows.
-const greeting = "mscclpp-run agent 1"
+const greeting = "mscclpp-run agent 2"
 
 // A frame is a byte that says what it is, its length as u32, little-endian, and so many
 // bytes.

@@ -50,7 +50,7 @@ func host(name, command string) int {
 		fmt.Fprintln(os.Stderr, "sh: mscclpp-run: not found")
 		return 127
 	case "old":
-		fmt.Println("mscclpp-run agent 0")
+		fmt.Println("mscclpp-run agent 1") // it says how many GPUs there are in its Hello
 	case "loud":
 		fmt.Print(strings.Repeat("welcome ", maxBanner/4))
 	case "greets":
@@ -309,7 +309,7 @@ func TestHostsThatDoNotAnswer(t *testing.T) {
 		"echo":        {"host echo.x: unavailable: ", " ended in order, and no mscclpp-run has answered: hi '/it'", "--ssh"},
 		"nologin":     {"cannot be reached (", ": exit status 1: This account is not available.)", "works without a question"},
 		"bare":        {"mscclpp-run could not be started there", "not found", "--agent"},
-		"old":         {"peer failed", `speaks version "0"`, `this one "1"`, "one release on all hosts"},
+		"old":         {"peer failed", `speaks version "1"`, `this one "2"`, "one release on all hosts"},
 		"loud":        {"peer failed", "no greeting of mscclpp-run", "quiet login shell"},
 		"rude":        {"peer failed", "first message is 'o', expected 'h'"},
 		"garbled":     {"peer failed", "message 'h' of the other end"},
