@@ -1,11 +1,16 @@
 package main
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/apart"
 )
 
 // ofMaker is a configuration that brings the two devices of a table for tests, changed by macros.
@@ -41,7 +46,7 @@ func TestRanksForEachDeviceOfAMaker(t *testing.T) {
 		"none of that maker":     {"device: acme\n", []string{"-DCOUNT=0"}, 0, "device acme: none is visible"},
 		"a table of another one": {"device: acme\n", []string{`-DTYPE="other"`, `-DKIND="other-handle"`}, 0, "back end for devices of type other"},
 		"a table that talks":     {"device: acme\n", []string{`-DCOUNT=(write(1,"hello",5)-3)`, "-include", "unistd.h"}, 0, "a back end prints nothing"},
-		"a table that crashes":   {"device: acme\n", []string{"-DCOUNT=(abort(),2)", "-include", "stdlib.h"}, 0, "the process that counts the devices"},
+		"a table that crashes":   {"device: acme\n", []string{"-DCOUNT=(abort(),2)", "-include", "stdlib.h"}, 0, "exit status 2: SIGABRT: abort"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,12 +58,63 @@ func TestRanksForEachDeviceOfAMaker(t *testing.T) {
 	}
 }
 
+// A back end that hangs keeps no process beyond its time.
+func TestBackEndThatHangs(t *testing.T) {
+	file := ofMaker(t, "", "-DCOUNT=(pause(),2)", "-include", "unistd.h")
+	question := `{"Type": "acme", "Backend": {"Path": "` + filepath.Dir(file) + `/libacme.so"}, "Limit": 100000000}`
+	if code, out, errs := runs(command(t, apart.Flag, "--", question)); code != 1 || !strings.Contains(errs, "the back end has not answered within 100ms") {
+		t.Errorf("code %d, %q, %s: expected an end after its limit", code, out, errs)
+	}
+}
+
+// Nor does it keep one whose launcher was killed.
+func TestBackEndThatHangsWithoutLauncher(t *testing.T) {
+	alive := filepath.Join(t.TempDir(), "alive") // its reader sees the end once no process has it open
+	if err := syscall.Mkfifo(alive, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := command(t, "--config", ofMaker(t, "device: acme\n", `-DCOUNT=(write(open("`+alive+`",1),"x",1),pause(),2)`, "-include", "unistd.h", "-include", "fcntl.h"), "--nproc-per-node", "gpu", "--", "true")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Wait()
+		if f, err := os.OpenFile(alive, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
+			f.Close() // a launcher that ends early keeps no reader waiting
+		}
+	}()
+	f, err := os.Open(alive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if n, err := f.Read(make([]byte, 1)); n != 1 {
+		t.Errorf("%v: expected that the back end begins", err)
+	}
+	_ = c.Process.Kill()
+	if err := f.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil { // the back end's own limit is a minute
+		t.Fatal(err)
+	}
+	if n, err := f.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Errorf("%d bytes, %v: expected that the process with the back end ends", n, err)
+	}
+	<-ended
+}
+
 // doctor shows the devices that a configuration brings, and text that jobs cannot run which are to be on such a device.
 func TestDoctorOnDevicesOfAMaker(t *testing.T) {
 	_, out, errs := runs(command(t, "--config", ofMaker(t, "device: acme\n"), "doctor"))
 	for _, want := range []string{"ok    acme devices   2 of ", "acme1; links join 0 of 1 pairs", "on acme [acmelink]", "FAIL  plugin acmelink"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%s%s: expected %q", out, errs, want)
+		}
+	}
+	_, out, errs = runs(command(t, "--config", ofMaker(t, "device: acme\n", "-DCOUNT=(abort(),2)", "-include", "stdlib.h"), "doctor"))
+	for _, want := range []string{"FAIL  acme devices", "exit status 2: SIGABRT: abort", "FAIL  plugin acmelink", "ok    version"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("a back end that crashes: %s%s: expected %q", out, errs, want)
 		}
 	}
 	for more, want := range map[string]string{"device: acme\n": "FAIL  acme devices", "": "warn  acme devices"} {

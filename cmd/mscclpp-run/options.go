@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/apart"
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/framework/config"
 	"github.com/mscclpp-go/mscclpp/launch/manifest"
@@ -170,8 +171,8 @@ func newFlags(o *options) *pflag.FlagSet {
 	emitFlags(f, &o.emit)
 	f.BoolVar(&o.serve, strings.TrimPrefix(remote.AgentFlag, "--"), false, "")
 	f.Lookup(strings.TrimPrefix(remote.AgentFlag, "--")).Hidden = true
-	f.Bool(strings.TrimPrefix(countFlag, "--"), false, "")
-	f.Lookup(strings.TrimPrefix(countFlag, "--")).Hidden = true
+	f.Bool(strings.TrimPrefix(apart.Flag, "--"), false, "")
+	f.Lookup(strings.TrimPrefix(apart.Flag, "--")).Hidden = true
 	for _, name := range accepted {
 		f.Bool(name, false, "")
 		f.Lookup(name).Hidden = true

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/apart"
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/inspect"
 	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/verb"
 	"github.com/mscclpp-go/mscclpp/internal/version"
@@ -34,8 +35,8 @@ func (a *app) run(args []string) error {
 		return a.printVersion()
 	case a.opts.serve:
 		return a.serveAgent()
-	case f.Changed(strings.TrimPrefix(countFlag, "--")):
-		return a.printDevices(f.Args())
+	case f.Changed(strings.TrimPrefix(apart.Flag, "--")):
+		return apart.Serve(f.Args(), a.stdout, a.stderr)
 	}
 	rest := f.Args()
 	switch {

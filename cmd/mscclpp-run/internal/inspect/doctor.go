@@ -27,10 +27,10 @@ func Doctor(env *verb.Env) *cobra.Command {
 			list = append(list, examineTools()...)
 			cfg, err := env.Config()
 			var plugins, others []finding
-			if err == nil { // plugins first: they are processes, and back ends may leave threads
+			if err == nil {
 				text, wanted := transports(&cfg.Config)
 				plugins = append([]finding{{"configuration", good, text}}, examinePlugins(inspect(c.Context(), cfg, nil), wanted)...)
-				others = examineBackends(&cfg.Config)
+				others = examineBackends(c.Context(), &cfg.Config)
 			} else {
 				plugins = []finding{{"configuration", fail, err.Error()}}
 			}

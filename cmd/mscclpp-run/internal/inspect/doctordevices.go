@@ -1,14 +1,14 @@
 package inspect
 
 import (
+	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 
+	"github.com/mscclpp-go/mscclpp/cmd/mscclpp-run/internal/apart"
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/config"
-	"github.com/mscclpp-go/mscclpp/internal/setup"
 )
 
 // transports are those that jobs on the host use, and on the devices that the configuration names or brings, in words and as a list.
@@ -40,15 +40,15 @@ func deviceType(cfg *config.Config) string {
 	return d.Type
 }
 
-// examineBackends lists the devices of other makers, whose back ends it loads. Jobs cannot run if they are to be on such a device and
-// there is none.
-func examineBackends(cfg *config.Config) (out []finding) {
+// examineBackends lists the devices of other makers, whose back ends other processes load. Jobs cannot run if they are to be on such a
+// device and there is none.
+func examineBackends(ctx context.Context, cfg *config.Config) (out []finding) {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Devices)) {
 		area, bad := name+" devices", warn
 		if deviceType(cfg) == name {
 			bad = fail
 		}
-		found, err := setup.FindDevices(name, cfg, slog.New(slog.DiscardHandler))
+		found, err := apart.Find(ctx, name, cfg)
 		switch {
 		case err != nil:
 			out = append(out, finding{area, bad, err.Error()})
