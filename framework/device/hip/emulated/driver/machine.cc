@@ -1,6 +1,7 @@
 #include "machine.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,8 +56,9 @@ uint64_t perform(const Word& w) {
   return expected;
 }
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
+
+constexpr int kQuestions = 8;  // in the time that the machine may be silent
 
 // How long the machine may be silent. It waits itself for a process that it holds for stopped, a minute for each.
 milliseconds patience() {
@@ -206,18 +208,27 @@ class Machine final : public Executor {
     answers_.notify_all();
   }
 
-  // Waits for the answer as long as the machine shows that it is alive. Kernels take any time, so the machine is asked meanwhile.
+  // Waits for the answer as long as the machine shows that it is alive. Kernels take any time, so the machine is asked meanwhile. Questions without
+  // an answer are counted: of time, this process may have got no processor.
   void await(std::unique_lock<std::mutex>& lock, const Pending& p) {
-    const auto begun = Clock::now();
+    uint64_t heard = heard_;
+    int unanswered = 0;
     const auto done = [&] { return p.answered || !ended_.empty(); };
-    while (!answers_.wait_for(lock, patience_ / 8, done)) {
-      if (Clock::now() - std::max(begun, heard_) >= patience_) return end_locked("has not answered");
+    while (!answers_.wait_for(lock, patience_ / kQuestions, done)) {
+      if (heard != heard_ || unread()) heard = heard_, unanswered = 0;
+      if (unanswered++ == kQuestions) return end_locked("has not answered");
       lock.unlock();
       Header h{};
       h.kind = kAlive;
       send(h);
       lock.lock();
     }
+  }
+
+  // Whether messages of the machine lie in the socket.
+  bool unread() const {
+    pollfd p = {fd_, POLLIN, 0};
+    return poll(&p, 1, 0) > 0;
   }
 
   // Sends what has an answer, and waits for that. 0: why says why not; else the number of the question.
@@ -250,11 +261,11 @@ class Machine final : public Executor {
       if (h.kind == kAccess) {
         access(h);
         std::lock_guard<std::mutex> lock(mutex_);
-        heard_ = Clock::now();
+        ++heard_;
         continue;
       }
       std::lock_guard<std::mutex> lock(mutex_);
-      heard_ = Clock::now();
+      ++heard_;
       auto it = pending_.find(h.id);  // none of kAlive
       if (it == pending_.end()) continue;
       it->second->answered = true;
@@ -293,7 +304,7 @@ class Machine final : public Executor {
   std::map<uint64_t, Pending*> pending_;
   std::map<uint64_t, uint64_t> known_;
   uint64_t last_ = 0;
-  Clock::time_point heard_;
+  uint64_t heard_ = 0;  // messages of the machine
   std::string ended_;  // why, if it has
 };
 
