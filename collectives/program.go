@@ -18,13 +18,15 @@ type Algorithm struct {
 	Collective Collective
 	Name       string
 
-	// Fits reports whether the algorithm can serve a call; nil: it serves every call.
+	// Fits reports whether the algorithm can serve a call; nil: it serves every call. It may depend on the Request alone: calls that repeat do not
+	// ask it again.
 	Fits func(Request) bool
 
 	// Run performs the call. It may use the Comm for other collectives. The Call is another one's after it has returned.
 	Run func(c *Comm, call *Call) error
 
-	// Alone says that Run uses no Comm, and gets none: a call of it would wait for Run. It costs a call some 20 ns less.
+	// Alone says that Run uses no Comm, and gets none: a call or Close of one would wait for Run, and Run for it, for ever. It costs a call some
+	// 20 ns less.
 	Alone bool
 }
 

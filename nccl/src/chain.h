@@ -1,4 +1,4 @@
-/* NCCL_LAUNCH_ORDER_IMPLICIT, and launchOrderImplicit of a configuration: calls of all communicators of a device are carried out in the order in which the program makes them. */
+/* NCCL_LAUNCH_ORDER_IMPLICIT, and launchOrderImplicit of a configuration: calls of all communicators of a device that have it are carried out in the order in which the program makes them. */
 #pragma once
 
 #include "comm.h"

@@ -218,8 +218,8 @@ func (c call) taper() (pieces, last float64) {
 const rootedScratch = 256 << 20
 
 // Slot is the most bytes of a piece, of which a rank has room for two from each peer. A root's message is one share, so its first two
-// pieces would fill as much memory as it has bytes. A longer one passes through half as much, as the shares of other collectives do:
-// in two more pieces.
+// pieces would fill as much memory as it has bytes. A longer one passes through half of the least power of
+// two that holds it: in two more pieces, if it is one itself.
 func Slot(scratch uint64, ranks int, rooted bool, bytes uint64) uint64 {
 	slot := scratch / uint64(2*ranks)
 	if rooted && bytes > rootedScratch {
