@@ -21,6 +21,9 @@ func TestNoFlagHasTwoMeanings(t *testing.T) {
 				if f.Name == "help" || verbs[i].name == "simulate" && f.Name == "hosts" {
 					return // simulate refuses the launcher's: another test
 				}
+				if c.Name() == "show" && f.Name == "trace" {
+					return // plan show runs no ranks, which a trace of the launcher would be of
+				}
 				if other := launcher.Lookup(f.Name); other != nil {
 					t.Errorf("--%s belongs to %s and, as --%s, to the launcher", f.Name, c.Name(), other.Name)
 				}
