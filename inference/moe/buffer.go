@@ -5,12 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
-	"github.com/mscclpp-go/mscclpp/framework/device"
 	"github.com/mscclpp-go/mscclpp/inference/moe/image"
 	"github.com/mscclpp-go/mscclpp/internal/ownkernel"
 	"github.com/mscclpp-go/mscclpp/internal/ownmemory"
@@ -28,7 +26,6 @@ func New(ctx context.Context, c *comm.Communicator, o Options) (*Buffer, error) 
 	mistake := o.Check(c.Size())
 	for i, algorithm := range []string{"dispatch", "combine"} {
 		b.code[i] = kernelOf(algorithm)
-		b.code[i].Opened = func(_ device.Info, image framework.ImageInfo) { b.nvidia = strings.HasPrefix(image.Arch, "sm_") }
 		if mistake == nil {
 			mistake = b.code[i].Find(c)
 		}

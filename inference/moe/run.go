@@ -126,7 +126,7 @@ func (b *Buffer) call(kind int, phase Phase, ticket *uint64, units int, s device
 	launch := func() error {
 		l := device.Launch{Grid: 1, Block: 1}
 		if !b.host {
-			l = a.shape(kind, units, max(1, b.comm.Device().Info().SMs), b.nvidia)
+			l = a.shape(kind, units, max(1, b.comm.Device().Info().SMs))
 		}
 		l.Stream, l.Overlap, b.used = s, true, true
 		if err := k.Launch(l, unsafe.Pointer(a), unsafe.Sizeof(*a)); err != nil {
@@ -164,15 +164,10 @@ func (a *moeArgs) signature(kind int) uint32 {
 // few are the tokens up to which small blocks are faster.
 const few = 16
 
-// blocksOfUnit are how many blocks of a kernel a multiprocessor of NVIDIA's has room for: fewer where blocks have 64 threads, because of
-// shared memory.
-var blocksOfUnit = [2]int{dispatching: 8, combining: 6}
-
-// shape is that of a launch, and what its blocks do. Those that send come first, and wait for none of this launch. Where it is known how many
-// run at once, those of a whole call that have sent receive: all run at once, and smaller launches leave room for the next one. Where the room
-// is enough for blocks that do one thing each, they do: of dispatch half of the room, as its blocks mostly wait, and those of combine read and
-// add up in both phases, which take each other's time in one block.
-func (a *moeArgs) shape(kind, units, sms int, nvidia bool) (l device.Launch) {
+// shape is that of a launch, and what its blocks do. Those that send come first, and wait for none of this launch; others receive. So a launch ends
+// with any number of blocks at once, and kernels of other streams may have the other places of the GPU. Blocks that first send and then receive
+// would be fewer, but keep their places while they wait: blocks behind them, for which other ranks wait, would not begin.
+func (a *moeArgs) shape(kind, units, sms int) (l device.Launch) {
 	a.HeadersBy, a.Counters, a.Senders, a.Collectors = 0, 0, 0, 0
 	const warp = 32
 	threads := 2 * warp
@@ -207,17 +202,6 @@ func (a *moeArgs) shape(kind, units, sms int, nvidia bool) (l device.Launch) {
 		receiving = 1 + a.Collectors
 	}
 	l.Grid = sending + receiving
-	room := uint32(sms * blocksOfUnit[kind])
-	apart := room
-	if kind == dispatching {
-		apart = room / 2
-	}
-	if whole && nvidia && l.Grid > apart {
-		l.Grid = min(max(sending, receiving), room)
-		if kind == dispatching { // each block receives once, and then what is left
-			a.Collectors = min(a.Collectors, l.Grid-1)
-		}
-	}
 	return l
 }
 

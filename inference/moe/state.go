@@ -27,7 +27,6 @@ type Buffer struct {
 
 	mu     sync.Mutex
 	code   [2]ownkernel.Kernel
-	nvidia bool // how many blocks of them run at once is known
 	memory *ownmemory.Memory
 	net    *network // nil: the ranks reach each other\'s memory
 	twin   *twin    // nil: calls are launches on the rank's device
