@@ -107,8 +107,8 @@ var deviceTable = []engine.Row{
 	{Collective: collective.Reduce, MaxBytes: 12 << 20, MaxRanks: 2, Algorithm: "direct_ll128"},                                                // 4 M: 13.6 µs, zerocopy 17.3, fetch 22.2; 8 M 25.7, 28.7, 34.0
 	{Collective: collective.Reduce, MaxBytes: 512 << 10, Algorithm: "direct_ll128"},                                                            // on four, when sums divided: 64 K 5.59 µs, direct_ll8 3.90; 256 K 5.43, 5.53
 	{Collective: collective.Reduce, MinRanks: 3, MaxBytes: 6 << 20, Algorithm: "twoshot_ll128"},                                                // on four: 1 M 9.3 µs, direct_ll128 15.4 to 20; 4 M 23.4, stream_ll128 36.5
-	{Collective: collective.Reduce, MinRanks: 3, MaxBytes: 24 << 20, Type: &f32, Op: &sum, Algorithm: "chain_ll128", Blocks: 96, Threads: 512}, // f32 on four: 16 M 78.2 µs, stream_ll128 84.1; 64 M 273, chain 247
-	{Collective: collective.Reduce, MinRanks: 3, Type: &f32, Op: &sum, Algorithm: Chain},                                                       // f32 on four: 64 M 247 µs, shares 264; 256 M 824, 869; 1 G 3056, 3264
+	{Collective: collective.Reduce, MinRanks: 3, MaxBytes: 24 << 20, Type: &f32, Op: &sum, Algorithm: "chain_ll128", Blocks: 96, Threads: 512}, // f32 on four H100s, timed alone: 16 M 78.2 µs, stream_ll128 84.1; 64 M 273, chain 247
+	{Collective: collective.Reduce, MinRanks: 3, Type: &f32, Op: &sum, Algorithm: Chain},                                                       // f32 on four H100s, timed alone: 64 M 247 µs, shares 264; 256 M 824, 869; 1 G 3056, 3264
 	{Collective: collective.Reduce, MinRanks: 3, MaxBytes: 32 << 20, Algorithm: "stream_ll128", Blocks: 48, Threads: 512},                      // on four: 16 M 85.2 µs, shares 95.4 to 102; 64 M 293, 253
 	{Collective: collective.Reduce, MinRanks: 3, Algorithm: "shares"},                                                                          // on four: 256 M 849 µs, 1 G 3216
 	{Collective: collective.Reduce, MaxBytes: 768 << 20, Registered: &yes, Algorithm: "zerocopy"},                                              // 16 M: 51.8 µs, fetch 56.3, stream_ll128 61.1; 256 M 733, 745
