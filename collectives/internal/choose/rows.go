@@ -9,6 +9,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework"
 	"github.com/mscclpp-go/mscclpp/framework/collective"
 	"github.com/mscclpp-go/mscclpp/framework/comm"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 	"github.com/mscclpp-go/mscclpp/internal/suggest"
 )
 
@@ -49,6 +50,10 @@ func mistake(w *engine.Row, kernels []comm.Kernel, offered []*engine.Algorithm) 
 		return fmt.Sprintf("%d blocks of %d threads: expected none below 0", w.Blocks, w.Threads)
 	case w.MinRanks < 0 || w.MaxRanks < 0 || w.MaxRanks != 0 && w.MaxRanks < w.MinRanks:
 		return fmt.Sprintf("%d to %d ranks: expected none below 0, and the smaller number first", w.MinRanks, w.MaxRanks)
+	case w.Type != nil && *w.Type >= kernel.DataTypes:
+		return fmt.Sprintf("type %d: expected one of 0 (%v) to %d (%v)", uint32(*w.Type), kernel.DataType(0), uint32(kernel.DataTypes-1), kernel.DataType(kernel.DataTypes-1))
+	case w.Op != nil && *w.Op >= kernel.Ops:
+		return fmt.Sprintf("op %d: expected one of 0 (%v) to %d (%v)", uint32(*w.Op), kernel.Op(0), uint32(kernel.Ops-1), kernel.Op(kernel.Ops-1))
 	}
 	known, of := known(w.Collective, kernels, offered), ""
 	if w.Collective != 0 {
