@@ -49,6 +49,9 @@ func callsOnGPU(ctx context.Context, c *comm.Communicator, dev *cuda.Device) err
 		if err := w.AllReduceNorm(call); err != nil {
 			return fmt.Errorf("%v: %w", x, err)
 		}
+		if !w.HasFrequent(call.Type) { // a later call may be captured
+			return fmt.Errorf("%v: the kernel of frequent calls is not loaded behind a call of its type", x)
+		}
 		if err := errors.Join(c.Settle(ctx, call.Stream), c.Check()); err != nil {
 			return err
 		}

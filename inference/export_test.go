@@ -4,10 +4,14 @@ import (
 	"unsafe"
 
 	"github.com/mscclpp-go/mscclpp/framework/device"
+	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
 // SymbolOfNorms is the kernel of all calls.
 const SymbolOfNorms = symbolOfNorms
+
+// HasFrequent reports whether the kernel of frequent calls is loaded, for elements of a type.
+func (w *Workspace) HasFrequent(t kernel.DataType) bool { return w.rms[t] != nil }
 
 // Interpreted is a rank of a job in which the committed kernels are interpreted.
 type Interpreted struct {

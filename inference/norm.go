@@ -64,8 +64,8 @@ const (
 // are rows without gaps, aligned to 16 bytes. Output may be Input, and ResidualOut may be Input or Residual, where both have the
 // same rows; other buffers do not overlap those that are written.
 //
-// On GPUs with programmatic dependent launch the next kernel of the stream may begin as soon as all blocks of this one have begun,
-// if it was launched with that attribute: it may read what no earlier kernel writes, such as its weights, and waits
+// On GPUs with programmatic dependent launch the next kernel of the stream may begin before this one has ended, if it was
+// launched with that attribute, as soon as the kernel before this one has ended and all blocks of this one have begun: it may read what no earlier kernel writes, such as its weights, and waits
 // (griddepcontrol.wait) before it reads what this one writes, or writes what this one reads. Kernels without the
 // attribute begin when this one has ended.
 type NormCall struct {

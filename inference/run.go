@@ -47,6 +47,9 @@ func (w *Workspace) AllReduceNorm(c *NormCall) error {
 	if err != nil {
 		return err
 	}
+	if err := w.loadFrequent(c.Type); err != nil {
+		return err
+	}
 	marks := false
 	if !w.host {
 		if marks, err = w.order.Follow(w.comm.Device(), c.Stream); err != nil {
@@ -141,11 +144,8 @@ func (w *Workspace) launch(k device.Kernel, c *NormCall, first, count uint64) er
 	a.First, a.Count = uint32(first), uint32(count)
 	a.Signature = a.signature(c.Type)
 	l := w.shape(c)
-	if a.frequent(c, l) && w.code.Carried == nil {
-		var err error
-		if k, err = w.frequent(c.Type); err != nil {
-			return err
-		}
+	if rms := w.rms[c.Type]; rms != nil && a.frequent(c, l) {
+		k = rms
 	}
 	if !w.running.Begin() {
 		return w.interrupt()
@@ -158,12 +158,13 @@ func (w *Workspace) launch(k device.Kernel, c *NormCall, first, count uint64) er
 	return w.outcome()
 }
 
-// frequent is the kernel of frequent calls, for elements of a type.
-func (w *Workspace) frequent(t kernel.DataType) (k device.Kernel, err error) {
-	if w.rms[t] == nil {
+// loadFrequent loads the kernel of frequent calls, for elements of a type, with the first call of any kind: a later one may be captured, where a
+// driver may refuse to load.
+func (w *Workspace) loadFrequent(t kernel.DataType) (err error) {
+	if w.rms[t] == nil && w.code.Carried == nil {
 		w.rms[t], err = w.code.Beside(symbolOfRMS, t)
 	}
-	return w.rms[t], err
+	return err
 }
 
 // frequent reports whether a launch is of the frequent calls: RMSNorm without a bias of one rank or two, in one shot, of rows for which a
