@@ -67,7 +67,8 @@ func TestExchangedIsListed(t *testing.T) {
 		if _, more := c.Exchanged(2); !ok1 || !ok2 || more || first.Addr() >= second.Addr() {
 			return fmt.Errorf("%v %v, %v %v, and more: %v: expected two, in order", first, ok1, second, ok2, more)
 		}
-		if err := all[0].Close(); err != nil {
+		all[0].Retire()
+		if err := all[0].Close(); err != nil { // Find has not returned it since
 			return err
 		}
 		if _, more := c.Exchanged(1); more || changes != 3 || c.Exchanges()-before != 3 {

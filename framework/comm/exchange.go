@@ -110,8 +110,7 @@ func (s *Symmetric) collect(ctx context.Context, c *Communicator) error {
 	return nil
 }
 
-// Close makes the peers' memory unreachable, and Find no longer returns it. The rank's
-// own memory stays.
+// Close makes the peers' memory unreachable, and Find no longer returns it. The rank's own memory stays.
 func (s *Symmetric) Close() error { return s.lifetime.Close() }
 
 // Retire has Find no longer return the memory, which stays mapped until Close: for kernels that are still to run.
@@ -198,10 +197,10 @@ func (b *buffers) Exchanged(number int) (m *Memory, ok bool) {
 	return (*list)[number].own, true
 }
 
-// Exchanges counts what changes the answers of Find: calls of Exchange, and of Close of a Symmetric.
+// Exchanges counts what changes the answers of Find: calls of Exchange, and the first of Retire and Close of a Symmetric.
 func (b *buffers) Exchanges() uint64 { return b.exchanges.Load() }
 
-// OnExchange adds f to what Exchange, and Close of a Symmetric, call: memory is exchanged now, or no longer.
+// OnExchange adds f to what Exchange, and the first of Retire and Close of a Symmetric, call: memory is exchanged now, or no longer.
 func (b *buffers) OnExchange(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -226,8 +225,10 @@ func (b *buffers) number(s *Symmetric) {
 func (b *buffers) remove(s *Symmetric) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.list = slices.DeleteFunc(b.list, func(x *Symmetric) bool { return x == s })
-	b.publish()
+	if at := slices.Index(b.list, s); at >= 0 { // or it was retired
+		b.list = slices.Delete(b.list, at, at+1)
+		b.publish()
+	}
 }
 
 func (b *buffers) publish() {

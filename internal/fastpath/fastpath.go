@@ -30,7 +30,8 @@ type Table struct {
 	c      *C.struct_fastpath_table
 	owner  any
 	closed atomic.Bool
-	epoch  uint64 // when it was taken back last
+	epoch  uint64                 // when it was taken back last
+	last   atomic.Pointer[uint64] // how many calls C has made, once c is for the next communicator
 }
 
 // Key is a call, apart from its buffers.
@@ -284,7 +285,11 @@ func (t *Table) Calls() uint64 {
 	if t == nil {
 		return 0
 	}
-	return atomic.LoadUint64((*uint64)(unsafe.Pointer(&t.c.calls)))
+	n := atomic.LoadUint64((*uint64)(unsafe.Pointer(&t.c.calls)))
+	if last := t.last.Load(); last != nil {
+		return *last
+	}
+	return n
 }
 
 // Close ends the table. It is false if C is in a launch that has not returned at the given time: see Left.
@@ -306,6 +311,8 @@ func (t *Table) Left(until time.Time) bool {
 		return false
 	}
 	t.c.owner = 0
+	calls := uint64(t.c.calls)
+	t.last.Store(&calls)
 	tables.Lock()
 	defer tables.Unlock()
 	tables.free = append(tables.free, t.c)

@@ -28,6 +28,7 @@ type Order struct {
 	marked   bool   // mark is behind the last call that was not captured
 	captured bool   // calls are in graphs, and only the program knows when these run
 	turn     uint64 // counts the streams that came after another one
+	others   uint64 // calls that did not follow by Follow
 }
 
 // Follow has a call on a stream begin when the one before it has ended. It reports whether the next one has to learn
@@ -138,6 +139,17 @@ func (o *Order) Mark(d device.Device, s device.Stream) (err error) {
 	err = o.mark.Record(s)
 	o.marked = err == nil
 	return err
+}
+
+// Others says how many calls were made so far on the only stream without Follow: a mark that was set when they were fewer may be before
+// the last one. The number is read before Pending is called, which then sets the mark behind all that it counts.
+func (o *Order) Others(calls uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.others != calls && !o.several { // on several streams there are none
+		o.marked = false
+	}
+	o.others = calls
 }
 
 // Pending reports whether something that calls have enqueued is still to be done, and whether that is known

@@ -108,6 +108,24 @@ func TestMarkOnALiveStream(t *testing.T) {
 	}
 }
 
+// A mark from before calls that were made without Follow says nothing of these.
+func TestMarkBeforeCallsOfOthers(t *testing.T) {
+	d := &driver{numbers: map[device.Stream]uint64{handle: 7}, serials: map[device.Stream]uint64{}, busy: true}
+	var o Order
+	if _, err := o.Follow(d, handle); err != nil {
+		t.Fatal(err)
+	}
+	for _, calls := range []uint64{1, 1, 2} {
+		o.Others(calls)
+		if busy, known, err := o.Pending(d); !busy || !known || err != nil {
+			t.Fatalf("busy %v, known %v, %v: expected a device that is busy", busy, known, err)
+		}
+	}
+	if want := []string{"record all", "query", "query", "record all", "query"}; !slices.Equal(d.did, want) {
+		t.Errorf("%v: expected %v", d.did, want)
+	}
+}
+
 // A call in a graph waits for nothing, and Pending does not claim to know when it ends.
 func TestCallInAGraph(t *testing.T) {
 	d := &driver{numbers: map[device.Stream]uint64{handle: 7}, serials: map[device.Stream]uint64{}, capture: map[device.Stream]bool{handle: true}}

@@ -7,7 +7,7 @@
 #include "../../capi/mscclpp.h"
 #include "../src/comm.h"
 
-enum { N = 500, TURNS = 4, STORM = 300, BUSY = 600 /* CUDA_ERROR_NOT_READY */ };
+enum { N = 500, TURNS = 4, STORM = 300, WAITS = 20, BUSY = 600 /* CUDA_ERROR_NOT_READY */ };
 
 static ncclComm_t comm;
 static void *stream, *contexts[2];
@@ -220,6 +220,8 @@ static void window_opens(void) {
 }
 static void window_ends(void) { NCCL(ncclCommWindowDeregister(comm, window)); }
 
+static uint64_t* word; /* see hold */
+
 static void with_windows(int flips, int calls) {
   float *own_in = in, *own_out = out, *memory;
   NCCL(ncclMemAlloc((void**)&memory, 1 << 20));
@@ -232,10 +234,13 @@ static void with_windows(int flips, int calls) {
   in = own_in;
   sum("beside a window", calls, BY_GO);
   sum("beside a window", 1 - calls, BY_C);
+  hold(beside, word); /* what the window has mapped leaves behind all that the device has to do, while calls are made */
   on(flips, window_ends);
   in = memory;
   sum("behind a window", calls, BY_GO);
-  sum("behind a window", 1 - calls, BY_C);
+  for (int i = 0; i < WAITS; i++) sum("behind a window that waits", (calls + i) % 2, BY_C);
+  release(word);
+  for (int i = 0; i < WAITS; i++) sum("behind a window that leaves", (calls + i) % 2, BY_C);
   in = own_in;
   NCCL(ncclMemFree(memory));
 }
@@ -413,7 +418,6 @@ static void ended(int flips, int calls, void (*end)(void), ncclResult_t code, in
 }
 
 /* A call on another stream comes behind those that were made on the first, whichever thread makes it. */
-static uint64_t* word;
 static int is_busy;
 static void holds(void) { hold(stream, word); }
 static void waits(void) {

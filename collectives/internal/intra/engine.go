@@ -164,7 +164,7 @@ func (e *Engine) Pending() (busy, known bool, err error) {
 	if e.host {
 		return false, true, nil
 	}
-	e.planned.table.Invalidate() // the next call has to tell that it is behind the mark
+	e.order.Others(e.planned.table.Calls())
 	return e.order.Pending(e.comm.Device())
 }
 
