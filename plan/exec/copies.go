@@ -95,7 +95,7 @@ func (d *decoder) oneByOne(o *schema.Op, x op, src, dst []operand, ids []uint32)
 		y, from := x, src[min(i, len(src)-1)]
 		y.Operands, y.Sources, y.Destinations = uint32(len(d.operands)), 1, 1
 		d.operands = append(d.operands, from, dst[i])
-		err := error(nil)
+		var err error
 		if link, ok := d.link(id); ok {
 			err = d.locally(o, y, from, link)
 		} else {
