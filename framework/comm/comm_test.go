@@ -49,7 +49,7 @@ func TestExchangeMakesEveryRankAddressable(t *testing.T) {
 	}
 }
 
-// Exchanged lists the own parts by address. OnExchange tells of each change, and Exchanges counts them.
+// Exchanged lists the own parts by address. OnExchange reports each change, and Exchanges counts them.
 func TestExchangedIsListed(t *testing.T) {
 	job(t, 2, func(ctx context.Context, c *comm.Communicator) error {
 		changes, before := 0, c.Exchanges()

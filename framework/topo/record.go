@@ -85,7 +85,7 @@ func nicknames(gpus []GPU) map[string]string {
 
 func nickname(i int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012x", i) }
 
-// anonymous is the i-th GPU without what tells one from others of its model, and its network from others.
+// anonymous is the i-th GPU without the identifiers of the card and of its network.
 func anonymous(g GPU, i int) GPU {
 	if g.UUID != "" {
 		g.UUID = nickname(i)

@@ -97,7 +97,7 @@ func host(name, command string) int {
 	return ranks(kind, name, command, s, out)
 }
 
-// answers is what hosts say to the question how many devices they have.
+// answers are the replies of hosts to the question how many devices they have.
 func answers(kind string, f frame, out *frames) bool {
 	c, err := decode[Count](f)
 	switch {

@@ -29,7 +29,7 @@ struct ncclComm {
   atomic_int launched;   /* a call was made: kernels may be on streams of the program */
   atomic_int aborted;    /* Abort was called, also while Destroy goes on */
   _Atomic(const char*) doing; /* what runs in the background */
-  char ended_with[512];  /* the text of the error with which that has ended: state tells that it is there */
+  char ended_with[512];  /* the text of the error of that work, written before state says that it has ended */
   _Atomic(void*) inner;  /* the communicator of libmscclpp */
   _Atomic(ncclComm_t) parent; /* of which it is made, until that has ended */
   atomic_int known;      /* rank, nranks and id are there, and stay: others may look at them */

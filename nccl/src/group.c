@@ -276,7 +276,7 @@ end:
   return result;
 }
 
-/* keep_error is for others who wait for the end of what a communicator does: the last error of the process is anyone's by then. */
+/* keep_error keeps an error's text with its communicator, for threads that wait for its work: by then the last error of the process may be another one. */
 static void keep_error(ncclComm_t c) { snprintf(c->ended_with, sizeof c->ended_with, "%s", thread_error()); }
 
 /* run_works does the works of a lane, and publishes each when it is done. */

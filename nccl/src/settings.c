@@ -188,7 +188,7 @@ static int range_fits(const char* range, int family) {
   return inet_pton(family, address, &a) == 1 && !(family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&a));
 }
 
-/* addresses chooses among those of a port on RoCE. IPv4, NCCL's default, is what the transports prefer by themselves. */
+/* addresses chooses among those of a port on RoCE. The transports prefer IPv4, NCCL's default, by themselves. */
 static void addresses(struct settings* s) {
   static atomic_int said;
   const char *named = family_of("NCCL_IB_ADDR_FAMILY"), *range = setting("NCCL_IB_ADDR_RANGE");

@@ -5,7 +5,7 @@ import (
 	"github.com/mscclpp-go/mscclpp/framework/kernel"
 )
 
-// prepared is what a call was made of its arguments: programs repeat their calls.
+// prepared is the arena and the kernel of a call, with the arguments that they were found for: programs repeat their calls.
 type prepared struct {
 	arena  *arena // nil: nothing
 	kernel device.Kernel

@@ -28,7 +28,7 @@ import (
 //	observers                                   the table counts calls for them; while they want records Go makes all
 //	order of streams                            the stream is part of the key, and its number compared; on several, nothing is published
 //	processors of the stream                    the table has what they allow; it is given away for the one stream alone
-//	whether the last call is marked             the table counts calls, and who asks for their end looks at the number
+//	whether the last call is marked             the table counts calls, and Pending compares the number with that of its mark
 type planned struct {
 	table *fastpath.Table // nil: the C library makes no calls
 	entry fastpath.Entry

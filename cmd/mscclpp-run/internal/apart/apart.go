@@ -26,7 +26,7 @@ import (
 // Flag makes mscclpp-run that process. Its argument is the question, as JSON.
 const Flag = "--count-devices"
 
-// limit is how long a back end may take. A driver that nobody uses starts its devices first.
+// limit is the time that a back end has. A driver without users starts its devices first.
 const limit = time.Minute
 
 type question struct {

@@ -214,7 +214,7 @@ func (c call) taper() (pieces, last float64) {
 	return pieces + 1, left
 }
 
-// rootedScratch is what messages of a root pass through, in pieces as large as they like.
+// rootedScratch is the number of bytes of scratch that a broadcast or reduce passes through, in pieces of the size that it prefers.
 const rootedScratch = 256 << 20
 
 // Slot is the most bytes of a piece, of which a rank has room for two from each peer. A root's message is one share, so its first two

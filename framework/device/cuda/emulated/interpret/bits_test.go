@@ -39,7 +39,7 @@ func TestSmallerAndLargerFloats(t *testing.T) {
 	checkWords(t, start(t), cases)
 }
 
-// word is what instructions leave in a register.
+// word is the value of a register after some instructions.
 type word struct {
 	body string
 	want uint64
